@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "maypole/base/units.h"
+
+#include <absl/status/status.h>
+
+#include <functional>
+#include <memory>
+
+namespace maypole::comm {
+
+/// A handle on an asynchronous operation. Copyable (copies share the outcome), usable from any thread.
+class Work {
+ public:
+  class State;
+
+  /// An operation that has already ended with `outcome`.
+  static Work finished(absl::Status outcome);
+
+  [[nodiscard]] bool done() const;
+  /// Blocks until the operation ends; returns its outcome. Never hangs: an operation whose peer is lost or late ends with an error.
+  [[nodiscard]] absl::Status wait() const;
+  /// As wait(), but gives up after `limit` with kDeadlineExceeded; the operation itself goes on.
+  [[nodiscard]] absl::Status wait_for(base::Nanoseconds limit) const;
+  /// Calls `callback` with the outcome, once: now, if it is done, else on the progress thread. It must not block.
+  void on_done(std::function<void(const absl::Status&)> callback) const;
+
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// For whoever carries the operation out: a pending handle, and how to end it (once).
+  static Work pending();
+  void finish(absl::Status outcome) const;
+
+ private:
+  std::shared_ptr<State> state_;  // shared: the caller's handles and the executor each may outlive the other
+};
+
+}  // namespace maypole::comm

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The engine that runs schedules: it knows arenas, groups, collectives and updates, and neither Python nor torch.
+//
+//     gradient ready -> RS(group) -> [update of my shard] -> AG(group) -> [update of all] -> first use of the group's tensors
+//
+// A model is the set of parameters of one optimizer. One engine serves all models of a process. An iteration of a model is one or
+// more rounds (each outermost backward outside no_sync is a round: every group is reduced once, missing gradients count as zeros)
+// and one step. Within a round all calls come from the thread that computes; the engine's own thread starts operations, updates and
+// records. Nothing that a script can see (parameters) changes between end_backward() and step().
+//
+// Memory: one shared-memory arena of parameters and one of gradients per dtype. Averaged gradients land in the gradient arena, which
+// is private to the engine while a round is in motion: an averaged element can only arrive after this rank's own contribution to it
+// has been consumed.
+
+#include "maypole/base/dtype.h"
+#include "maypole/base/units.h"
+#include "maypole/comm/communicator.h"
+#include "maypole/overlap/fusion_plan.h"
+#include "maypole/overlap/schedule.h"
+#include "maypole/pipeline/optimizer.h"
+#include "maypole/pipeline/report.h"
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace maypole::pipeline {
+
+struct EngineOptions {
+  base::Nanoseconds timeout = std::chrono::minutes(30);  // how long a live but busy peer may keep this rank waiting
+  bool timeline = false;                                 // record events for write_timeline()
+};
+
+struct ParameterSpec {
+  std::string name;
+  std::size_t count = 0;  // elements
+  base::DType dtype = base::DType::kFloat32;
+  std::size_t param_group = 0;  // index into StepOptions::hyper
+};
+
+struct ModelOptions {
+  std::string schedule = "weave";
+  overlap::UpdateMode update = overlap::UpdateMode::kReplicated;
+  OptimizerKind optimizer = OptimizerKind::kNone;
+  int num_state_slots = 0;  // state arrays that the optimizer needs (0, 1, 2)
+  overlap::FusionOptions fusion;
+  bool compress_bfloat16 = false;  // float32 travels as bfloat16
+};
+
+struct StepOptions {
+  std::vector<Hyperparameters> hyper;  // one per param group
+  bool skip = false;                   // GradScaler found inf: drop the gradients, update nothing
+};
+
+using ModelId = std::size_t;
+
+class Engine {
+ public:
+  /// Takes the communicator. Starts the engine thread.
+  static absl::StatusOr<std::unique_ptr<Engine>> create(std::unique_ptr<comm::Communicator> communicator, const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  [[nodiscard]] virtual comm::Communicator& communicator() = 0;
+
+  /// Collective. Parameters in forward order (rank 0's order; the front end agrees on it beforehand). Checks that names, counts,
+  /// dtypes and options are equal on all ranks and names the first difference. Arenas are zero afterwards.
+  [[nodiscard]] virtual absl::StatusOr<ModelId> add_model(std::vector<ParameterSpec> parameters, const ModelOptions& options) = 0;
+
+  /// Memory of parameter i, gradient i: `count` elements, stable until the model is removed, valid while any handle lives.
+  [[nodiscard]] virtual std::span<std::byte> parameter(ModelId model, std::size_t i) = 0;
+  [[nodiscard]] virtual std::span<std::byte> gradient(ModelId model, std::size_t i) = 0;
+  /// Keeps the arenas mapped for as long as the front end's tensors live.
+  [[nodiscard]] virtual std::vector<std::shared_ptr<comm::SharedMemory>> arenas(ModelId model) = 0;
+  [[nodiscard]] virtual const overlap::FusionPlan& plan(ModelId model) = 0;
+
+  // --- one iteration, from the computing thread ---
+
+  /// Marks for the report: forward begins / backward begins.
+  virtual void mark_forward(ModelId model) = 0;
+  virtual void mark_backward(ModelId model) = 0;
+  /// Gradient i is complete for this round. Copies `source` (count elements) into the arena; null: it is there already.
+  /// The first one of a further round before step() waits for the previous round and adds to its average.
+  [[nodiscard]] virtual absl::Status gradient_ready(ModelId model, std::size_t i, const std::byte* source) = 0;
+  /// The outermost backward has ended: what is missing counts as zeros. A no-op when no gradient came since the last one.
+  [[nodiscard]] virtual absl::Status end_backward(ModelId model) = 0;
+  /// Gradients are final. Updates run with these hyperparameters, in this call (sync, wfbp, kNone does not update) or behind it
+  /// (dear, weave). Does not wait for groups that the next forward can wait for itself. Ends a round left open (zeros for what is missing),
+  /// and runs one of zeros if there was none.
+  [[nodiscard]] virtual absl::Status step(ModelId model, const StepOptions& options) = 0;
+  /// Waits until parameter i is current. Cheap when it is.
+  [[nodiscard]] virtual absl::Status before_use(ModelId model, std::size_t i) = 0;
+  /// Whether before_use(i) would wait.
+  [[nodiscard]] virtual bool in_motion(ModelId model, std::size_t i) = 0;
+
+  // --- gradients before step() ---
+
+  /// Waits until every gradient holds the average over ranks; step() then updates from gradient memory as the front end left it.
+  /// Collective in effect: with dear and weave every rank must reach it or step().
+  [[nodiscard]] virtual absl::Status synchronize(ModelId model) = 0;
+  /// After synchronize(): whether any rank had a gradient for parameter i. Unused parameters are not updated.
+  [[nodiscard]] virtual bool used(ModelId model, std::size_t i) = 0;
+  /// After synchronize(): overrides used(i), for gradients that the script set or removed.
+  virtual void set_used(ModelId model, std::size_t i, bool used) = 0;
+  /// Norm of the averaged gradient over all parameters, without gathering it (one small all-reduce of shard norms).
+  /// norm_type >= 1, or infinity. Collective.
+  [[nodiscard]] virtual absl::StatusOr<double> gradient_norm(ModelId model, double norm_type) = 0;
+  /// Multiplies the averaged gradient by `factor` at the update (and in synchronize()).
+  virtual void scale_gradients(ModelId model, double factor) = 0;
+  /// zero_grad: forgets the rounds since the last step(). Collective in effect.
+  [[nodiscard]] virtual absl::Status discard_gradients(ModelId model) = 0;
+
+  /// Waits until all parameters are current.
+  [[nodiscard]] virtual absl::Status flush(ModelId model) = 0;
+
+  // --- optimizer state ---
+
+  /// Number of updates that parameter i has had.
+  [[nodiscard]] virtual std::int64_t update_count(ModelId model, std::size_t i) = 0;
+  virtual void set_update_count(ModelId model, std::size_t i, std::int64_t count) = 0;
+  /// Replicated: the state array itself (count elements). Sharded: an empty span.
+  [[nodiscard]] virtual std::span<std::byte> state(ModelId model, std::size_t i, int slot) = 0;
+  /// The whole state array of parameter i; with sharded updates the peers' engine threads are asked, without their callers.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<std::byte>> read_state(ModelId model, std::size_t i, int slot) = 0;
+  /// Sets it from `count` elements; a shard keeps its part.
+  [[nodiscard]] virtual absl::Status write_state(ModelId model, std::size_t i, int slot, std::span<const std::byte> values) = 0;
+
+  // --- end ---
+  [[nodiscard]] virtual Report report(ModelId model) = 0;
+  /// Chrome trace event JSON (opens in Perfetto), this rank's events. Errors name the path (full disk, no permission).
+  [[nodiscard]] virtual absl::Status write_timeline(const std::string& path) = 0;
+  /// Flushes, says goodbye to the peers and serves them until all have ended.
+  [[nodiscard]] virtual absl::Status finalize() = 0;
+};
+
+}  // namespace maypole::pipeline

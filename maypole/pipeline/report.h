@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace maypole::pipeline {
+
+/// What communication cost, of one rank: medians over the iterations after warm-up, seconds.
+struct GroupReport {
+  std::size_t bytes = 0;
+  double reduce_scatter_s = 0;
+  double all_gather_s = 0;
+  double exposed_s = 0;  // time that compute stood still for this group
+};
+
+struct Report {
+  std::size_t iterations = 0;  // measured, without warm-up
+  double iteration_s = 0;
+  double forward_s = 0;        // without exposed time
+  double backward_s = 0;       // without exposed time
+  double reduce_scatter_s = 0; // time in which at least one RS was in motion
+  double all_gather_s = 0;
+  double exposed_s = 0;        // iteration - forward - backward - update in the caller
+  double communication_s = 0;  // C: time in which RS or AG was in motion and the wire was the limit: bytes / measured bandwidth
+  double bound_s = 0;          // max(F + B, C)
+  std::string schedule;
+  std::string update;
+  int world_size = 1;
+  std::vector<GroupReport> groups;
+};
+
+}  // namespace maypole::pipeline
