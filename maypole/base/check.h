@@ -13,20 +13,20 @@ namespace maypole::base {
 }  // namespace maypole::base
 
 /// Aborts with the expression when `condition` is false; on in every build.
-#define MAYPOLE_CHECK(condition)                                               \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]] {                                           \
-      ::maypole::base::check_failed(__FILE__, __LINE__, #condition, "");       \
-    }                                                                          \
+#define MAYPOLE_CHECK(condition)                                         \
+  do {                                                                   \
+    if (!(condition)) [[unlikely]] {                                     \
+      ::maypole::base::check_failed(__FILE__, __LINE__, #condition, ""); \
+    }                                                                    \
   } while (false)
 
-#define MAYPOLE_CHECK_OP_(a, op, b)                                                                              \
-  do {                                                                                                           \
-    const auto& maypole_a = (a);                                                                                 \
-    const auto& maypole_b = (b);                                                                                 \
-    if (!(maypole_a op maypole_b)) [[unlikely]] {                                                                \
+#define MAYPOLE_CHECK_OP_(a, op, b)                                                                                             \
+  do {                                                                                                                          \
+    const auto& maypole_a = (a);                                                                                                \
+    const auto& maypole_b = (b);                                                                                                \
+    if (!(maypole_a op maypole_b)) [[unlikely]] {                                                                               \
       ::maypole::base::check_failed(__FILE__, __LINE__, #a " " #op " " #b, fmt::format("{} against {}", maypole_a, maypole_b)); \
-    }                                                                                                            \
+    }                                                                                                                           \
   } while (false)
 
 /// Each prints both operands; they must be formattable by fmt.

@@ -36,20 +36,19 @@ template <typename... Args>
 }  // namespace maypole::base
 
 /// Returns from the function when the expression is an error status.
-#define MAYPOLE_RETURN_IF_ERROR(expression)        \
-  do {                                             \
-    absl::Status maypole_status = (expression);    \
-    if (!maypole_status.ok()) [[unlikely]] {       \
-      return maypole_status;                       \
-    }                                              \
+#define MAYPOLE_RETURN_IF_ERROR(expression)     \
+  do {                                          \
+    absl::Status maypole_status = (expression); \
+    if (!maypole_status.ok()) [[unlikely]] {    \
+      return maypole_status;                    \
+    }                                           \
   } while (false)
 
 #define MAYPOLE_CONCAT_INNER_(a, b) a##b
 #define MAYPOLE_CONCAT_(a, b) MAYPOLE_CONCAT_INNER_(a, b)
 
 /// `MAYPOLE_ASSIGN_OR_RETURN(auto value, make());` returns the error, or assigns the value.
-#define MAYPOLE_ASSIGN_OR_RETURN(left, expression) \
-  MAYPOLE_ASSIGN_OR_RETURN_(MAYPOLE_CONCAT_(maypole_result_, __LINE__), left, expression)
+#define MAYPOLE_ASSIGN_OR_RETURN(left, expression) MAYPOLE_ASSIGN_OR_RETURN_(MAYPOLE_CONCAT_(maypole_result_, __LINE__), left, expression)
 #define MAYPOLE_ASSIGN_OR_RETURN_(result, left, expression) \
   auto result = (expression);                               \
   if (!result.ok()) [[unlikely]] {                          \

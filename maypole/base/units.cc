@@ -48,9 +48,9 @@ absl::StatusOr<double> parse_quantity(std::string_view text, std::string_view wh
 }  // namespace
 
 absl::StatusOr<Bandwidth> parse_bandwidth(std::string_view text) {
-  static constexpr Unit kUnits[] = {{"bps", 1.0 / 8}, {"kbps", 1e3 / 8}, {"Kbps", 1e3 / 8}, {"Mbps", 1e6 / 8}, {"Gbps", 1e9 / 8},
-                                    {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"B/s", 1},       {"kB/s", 1e3},
-                                    {"MB/s", 1e6},    {"GB/s", 1e9}};
+  static constexpr Unit kUnits[] = {{"bps", 1.0 / 8},  {"kbps", 1e3 / 8}, {"Kbps", 1e3 / 8}, {"Mbps", 1e6 / 8},
+                                    {"Gbps", 1e9 / 8}, {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8},
+                                    {"B/s", 1},        {"kB/s", 1e3},     {"MB/s", 1e6},     {"GB/s", 1e9}};
   MAYPOLE_ASSIGN_OR_RETURN(const double nominal, parse_quantity(text, "bandwidth", kUnits));
   if (nominal <= 0) {
     return error(absl::StatusCode::kInvalidArgument, "bandwidth '{}' must be above zero", text);
@@ -59,8 +59,16 @@ absl::StatusOr<Bandwidth> parse_bandwidth(std::string_view text) {
 }
 
 absl::StatusOr<std::uint64_t> parse_bytes(std::string_view text) {
-  static constexpr Unit kUnits[] = {{"", 1},          {"B", 1},           {"kB", 1e3},        {"KB", 1e3},           {"MB", 1e6},
-                                    {"GB", 1e9},      {"TB", 1e12},       {"KiB", 1024.0},    {"MiB", 1024.0 * 1024}, {"GiB", 1024.0 * 1024 * 1024},
+  static constexpr Unit kUnits[] = {{"", 1},
+                                    {"B", 1},
+                                    {"kB", 1e3},
+                                    {"KB", 1e3},
+                                    {"MB", 1e6},
+                                    {"GB", 1e9},
+                                    {"TB", 1e12},
+                                    {"KiB", 1024.0},
+                                    {"MiB", 1024.0 * 1024},
+                                    {"GiB", 1024.0 * 1024 * 1024},
                                     {"TiB", 1024.0 * 1024 * 1024 * 1024}};
   MAYPOLE_ASSIGN_OR_RETURN(const double bytes, parse_quantity(text, "size", kUnits));
   if (bytes > 9e18) {
@@ -70,7 +78,8 @@ absl::StatusOr<std::uint64_t> parse_bytes(std::string_view text) {
 }
 
 absl::StatusOr<Nanoseconds> parse_duration(std::string_view text) {
-  static constexpr Unit kUnits[] = {{"", 1}, {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+  static constexpr Unit kUnits[] = {{"", 1},     {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
+                                    {"min", 60}, {"m", 60},    {"h", 3600},  {"d", 86400}};
   MAYPOLE_ASSIGN_OR_RETURN(const double seconds, parse_quantity(text, "duration", kUnits));
   if (seconds > 9e9) {
     return error(absl::StatusCode::kInvalidArgument, "duration '{}' is too long", text);

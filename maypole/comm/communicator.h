@@ -40,8 +40,8 @@ class SharedMemory {
 
 /// The reduce-scatter of one group: afterwards rank r holds the reduced chunk r of every block, the rest of `data` is as before.
 struct ReduceScatterOp {
-  std::byte* data = nullptr;       // arena base (element 0 of the arena); the range is read, own chunks are written at the end
-  model::BlockRange range;         // elements
+  std::byte* data = nullptr;  // arena base (element 0 of the arena); the range is read, own chunks are written at the end
+  model::BlockRange range;    // elements
   base::DType dtype = base::DType::kFloat32;
   base::DType wire = base::DType::kFloat32;  // kBFloat16 halves the bytes of float32 data; sums accumulate in float32
   ReduceOp op = ReduceOp::kAverage;
@@ -49,9 +49,9 @@ struct ReduceScatterOp {
 
 /// The all-gather of one group: rank r's chunk of every block goes to all; other chunks of `data` are overwritten as they arrive.
 struct AllGatherOp {
-  std::uint64_t tag = 0;           // names the operation on every rank; unique among operations not yet done on any rank
-  int priority = 0;                // lower is sent first
-  std::byte* data = nullptr;       // arena base; chunks land in place
+  std::uint64_t tag = 0;      // names the operation on every rank; unique among operations not yet done on any rank
+  int priority = 0;           // lower is sent first
+  std::byte* data = nullptr;  // arena base; chunks land in place
   model::BlockRange range;
   base::DType dtype = base::DType::kFloat32;
   base::DType wire = base::DType::kFloat32;  // kBFloat16: the owner rounds its own chunk too, so all ranks hold equal bits
@@ -59,8 +59,8 @@ struct AllGatherOp {
 
 /// What was measured of one edge when the ring formed.
 struct EdgeCost {
-  double alpha_s = 0;           // one-way start-up time
-  double beta_s_per_byte = 0;   // inverse payload bandwidth
+  double alpha_s = 0;          // one-way start-up time
+  double beta_s_per_byte = 0;  // inverse payload bandwidth
 };
 
 struct TrafficCounters {
@@ -98,7 +98,8 @@ class Communicator {
   /// In place; logarithmic for small buffers, ring for large ones, chosen from the measured alpha and beta. All ranks get equal bits.
   [[nodiscard]] virtual Work all_reduce(std::byte* data, std::size_t count, base::DType dtype, ReduceOp op) = 0;
   /// Reads `input` (count elements), writes chunk r = chunk_of(count, rank, P) to `output`; `output` may lie inside `input`.
-  [[nodiscard]] virtual Work reduce_scatter(const std::byte* input, std::size_t count, std::byte* output, base::DType dtype, ReduceOp op) = 0;
+  [[nodiscard]] virtual Work reduce_scatter(const std::byte* input, std::size_t count, std::byte* output, base::DType dtype,
+                                            ReduceOp op) = 0;
   /// Chunk r = chunk_of(count, rank, P) of `data` goes to every rank; in place.
   [[nodiscard]] virtual Work all_gather(std::byte* data, std::size_t count, base::DType dtype) = 0;
   [[nodiscard]] virtual Work broadcast(std::byte* data, std::size_t bytes, int root) = 0;

@@ -28,13 +28,13 @@ struct ConnectOptions {
   int num_ranks = 1;
   std::string job_id;
   std::uint32_t epoch = 1;
-  std::string secret;                 // shared by the job's workers; proven both ways (HMAC-SHA256 over fresh nonces) before any other byte is believed
-  std::string rendezvous;             // "address:port" or "[v6]:port" or "name:port" where rank 0 listens
-  int rendezvous_listener = -1;       // rank 0 only: an inherited listening socket for it; -1: bind `rendezvous` itself
-  std::string host;                   // host entry of the launcher; empty: derived from the machine
-  std::string interface;              // "" = the one that routes to the peer
+  std::string secret;  // shared by the job's workers; proven both ways (HMAC-SHA256 over fresh nonces) before any other byte is believed
+  std::string rendezvous;        // "address:port" or "[v6]:port" or "name:port" where rank 0 listens
+  int rendezvous_listener = -1;  // rank 0 only: an inherited listening socket for it; -1: bind `rendezvous` itself
+  std::string host;              // host entry of the launcher; empty: derived from the machine
+  std::string interface;         // "" = the one that routes to the peer
   TransportChoice transport = TransportChoice::kAuto;
-  base::Bandwidth edge_bandwidth;     // paces the edge to the next rank; a paced edge is tcp
+  base::Bandwidth edge_bandwidth;                         // paces the edge to the next rank; a paced edge is tcp
   base::Nanoseconds deadline = std::chrono::seconds(60);  // for the whole forming
 };
 
@@ -49,10 +49,11 @@ struct Link {
 
 /// The ring's links as seen by one rank. With P = 1 all are empty. With P = 2 next and previous are two distinct links to the same peer.
 struct Connections {
-  model::Ring ring;             // ordered members with addresses, the same value on all ranks
-  std::vector<Link> next;       // exactly one for P > 1: this rank sends data on it
-  std::vector<Link> previous;   // exactly one for P > 1: this rank receives data from it
-  std::vector<Link> exchange;   // [k]: the peer at rank XOR 2^k, where 2^k < P and the peer exists and k is used by the logarithmic algorithms; data both ways, lane kUser only
+  model::Ring ring;            // ordered members with addresses, the same value on all ranks
+  std::vector<Link> next;      // exactly one for P > 1: this rank sends data on it
+  std::vector<Link> previous;  // exactly one for P > 1: this rank receives data from it
+  std::vector<Link> exchange;  // [k]: the peer at rank XOR 2^k, where 2^k < P and the peer exists and k is used by the logarithmic
+                               // algorithms; data both ways, lane kUser only
 };
 
 /// Meets the peers at rank 0, checks that all agree on job, epoch, size and secret, and connects the links.

@@ -13,10 +13,10 @@ namespace maypole::model {
 
 /// One worker of a ring; its rank is its position.
 struct RingMember {
-  std::string host;         // host entry of the launcher, or server id of the scheduler
-  std::string address;      // numeric IPv4 or IPv6 address on which its data listener answers
-  std::uint16_t port = 0;   // of that listener
-  std::string machine;      // boot id and network namespace: equal means that shared memory and local sockets work
+  std::string host;        // host entry of the launcher, or server id of the scheduler
+  std::string address;     // numeric IPv4 or IPv6 address on which its data listener answers
+  std::uint16_t port = 0;  // of that listener
+  std::string machine;     // boot id and network namespace: equal means that shared memory and local sockets work
   bool operator==(const RingMember&) const = default;
 };
 

@@ -25,7 +25,7 @@ enum class UpdateMode { kReplicated, kSharded };
 
 /// Progress of one group in the current iteration; each flag implies those above it.
 struct GroupProgress {
-  bool ready = false;          // all local gradients are in
+  bool ready = false;  // all local gradients are in
   bool reduce_started = false;
   bool reduce_done = false;
   bool gather_started = false;  // own chunks supplied
@@ -34,8 +34,8 @@ struct GroupProgress {
 
 struct IterationProgress {
   std::span<const GroupProgress> groups;
-  bool backward_done = false;    // the outermost backward has ended
-  bool step_called = false;      // step() (or synchronize()) was reached: gradients are final
+  bool backward_done = false;  // the outermost backward has ended
+  bool step_called = false;    // step() (or synchronize()) was reached: gradients are final
   UpdateMode update = UpdateMode::kReplicated;
 };
 

@@ -32,8 +32,9 @@ struct Hyperparameters {
 
 /// Updates `count` elements. `step` counts this parameter's updates from 1. `gradient_scale` multiplies the gradient (clipping).
 /// `state0`, `state1` may be null where the slot is not used. Arithmetic is in the parameter's dtype as torch does it
-/// (float32 and float64 natively; bfloat16 and float16 compute in float32 and round once an operation group, as torch's fused CPU kernels do).
-void update(OptimizerKind kind, base::DType dtype, const Hyperparameters& hyper, std::int64_t step, double gradient_scale, std::size_t count,
-            std::byte* parameter, const std::byte* gradient, std::byte* state0, std::byte* state1);
+/// (float32 and float64 natively; bfloat16 and float16 compute in float32 and round once an operation group, as torch's fused CPU kernels
+/// do).
+void update(OptimizerKind kind, base::DType dtype, const Hyperparameters& hyper, std::int64_t step, double gradient_scale,
+            std::size_t count, std::byte* parameter, const std::byte* gradient, std::byte* state0, std::byte* state1);
 
 }  // namespace maypole::pipeline

@@ -18,9 +18,9 @@ struct GroupReport {
 struct Report {
   std::size_t iterations = 0;  // measured, without warm-up
   double iteration_s = 0;
-  double forward_s = 0;        // without exposed time
-  double backward_s = 0;       // without exposed time
-  double reduce_scatter_s = 0; // time in which at least one RS was in motion
+  double forward_s = 0;         // without exposed time
+  double backward_s = 0;        // without exposed time
+  double reduce_scatter_s = 0;  // time in which at least one RS was in motion
   double all_gather_s = 0;
   double exposed_s = 0;        // iteration - forward - backward - update in the caller
   double communication_s = 0;  // C: time in which RS or AG was in motion and the wire was the limit: bytes / measured bandwidth
