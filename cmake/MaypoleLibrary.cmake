@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# maypole_library(NAME HEADERS ... SOURCES ... DEPENDS ...) declares maypole_NAME (alias maypole::NAME).
-# maypole_test(NAME SOURCES ... DEPENDS ...) declares a GoogleTest program that ctest runs.
+# maypole_library(NAME HEADERS ... SOURCES ... DEPENDS ... PRIVATE ...) declares maypole_NAME (alias maypole::NAME).
+# maypole_test(NAME SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS ...]) declares a GoogleTest program that ctest runs.
+#
+# Tests of net, comm and pipeline, where threads meet, get the label `sanitize`: `make test-sanitize` builds and runs those. Give one
+# LABELS slow to leave it out there; give any other test LABELS sanitize to have it there too.
 
 add_library(maypole_flags INTERFACE)
 target_compile_options(maypole_flags INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror)
+
+# All that `ctest -L sanitize` needs.
+add_custom_target(sanitize_tests)
 
 function(maypole_library name)
   cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES;DEPENDS;PRIVATE" ${ARGN})
@@ -11,9 +17,12 @@ function(maypole_library name)
   add_library(maypole::${name} ALIAS maypole_${name})
   target_sources(maypole_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_include_directories(maypole_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  target_compile_features(maypole_${name} PUBLIC cxx_std_20)
   target_link_libraries(maypole_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:maypole_flags> ${ARG_PRIVATE})
   set_target_properties(maypole_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON EXPORT_NAME ${name})
-  set_property(GLOBAL APPEND PROPERTY MAYPOLE_LIBRARIES maypole_${name})
+  if(NOT name STREQUAL cli)  # the program's own insides are not part of the installed package
+    set_property(GLOBAL APPEND PROPERTY MAYPOLE_LIBRARIES maypole_${name})
+  endif()
 endfunction()
 
 function(maypole_test name)
@@ -24,8 +33,16 @@ function(maypole_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+  if(folder MATCHES "^(net|comm|pipeline)$" AND NOT "slow" IN_LIST ARG_LABELS)
+    list(APPEND ARG_LABELS sanitize)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main maypole_flags)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if("sanitize" IN_LIST ARG_LABELS)
+    add_dependencies(sanitize_tests ${name})
+  endif()
 endfunction()
