@@ -35,8 +35,7 @@ struct FusionOptions {
 struct TensorPlace {
   std::size_t arena = 0;
   model::Interval elements;
-  std::size_t first_group = 0;
-  std::size_t last_group = 0;  // inclusive
+  std::vector<std::size_t> groups;  // ascending; not always consecutive, since groups of other arenas may lie between; empty for no elements
 };
 
 struct Group {

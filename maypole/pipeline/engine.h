@@ -84,10 +84,13 @@ class Engine {
   /// Marks for the report: forward begins / backward begins.
   virtual void mark_forward(ModelId model) = 0;
   virtual void mark_backward(ModelId model) = 0;
-  /// Gradient i is complete for this round. Copies `source` (count elements) into the arena; null: it is there already.
-  /// The first one of a further round before step() waits for the previous round and adds to its average.
+  /// A gradient of parameter i for this round. Copies `source` (count elements) into the arena; null: it is there already.
+  /// A second call for i in one round adds `source` (re-entrant checkpointing); once the group's reduce-scatter has begun that is an
+  /// error by name (schedule sync begins none before backward ends). The first call of a further round before step() waits for the
+  /// previous round; the round's gradients are added to its average.
   [[nodiscard]] virtual absl::Status gradient_ready(ModelId model, std::size_t i, const std::byte* source) = 0;
-  /// The outermost backward has ended: what is missing counts as zeros. A no-op when no gradient came since the last one.
+  /// The outermost backward has ended, for every model whose round is open: what is missing counts as zeros. sync, wfbp: waits for the
+  /// averages. A no-op when no gradient came since the last one.
   [[nodiscard]] virtual absl::Status end_backward(ModelId model) = 0;
   /// Gradients are final. Updates run with these hyperparameters, in this call (sync, wfbp, kNone does not update) or behind it
   /// (dear, weave). Does not wait for groups that the next forward can wait for itself. Ends a round left open (zeros for what is missing),
