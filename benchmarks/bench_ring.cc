@@ -44,9 +44,12 @@ class MaypoleRing final : public maypole::benchmarks::CollectivePeer {
     check(communicator_->all_reduce(bytes_of(data), count, DType::kFloat32, ReduceOp::kSum).wait());
   }
   void reduce_scatter(const float* input, std::size_t count, float* output) override {
-    check(communicator_->reduce_scatter(reinterpret_cast<const std::byte*>(input), count, bytes_of(output), DType::kFloat32, ReduceOp::kSum).wait());
+    check(communicator_->reduce_scatter(reinterpret_cast<const std::byte*>(input), count, bytes_of(output), DType::kFloat32, ReduceOp::kSum)
+              .wait());
   }
-  void all_gather(float* data, std::size_t count) override { check(communicator_->all_gather(bytes_of(data), count, DType::kFloat32).wait()); }
+  void all_gather(float* data, std::size_t count) override {
+    check(communicator_->all_gather(bytes_of(data), count, DType::kFloat32).wait());
+  }
   std::vector<double> collect(double value) override {
     std::vector<double> values(static_cast<std::size_t>(num_ranks()));
     values[static_cast<std::size_t>(rank())] = value;

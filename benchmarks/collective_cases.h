@@ -127,7 +127,8 @@ inline double run_repetition(CollectivePeer& peer, const CollectiveCase& c, floa
     }
   }
   if (wrong != 0) {
-    std::fprintf(stderr, "rank %d: %zu of %zu elements are wrong after %s of %zu bytes\n", peer.rank(), wrong, count, c.op.c_str(), c.bytes);
+    std::fprintf(stderr, "rank %d: %zu of %zu elements are wrong after %s of %zu bytes\n", peer.rank(), wrong, count, c.op.c_str(),
+                 c.bytes);
     std::abort();
   }
   double slowest = 0;

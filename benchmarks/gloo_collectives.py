@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 
 
-
 def run_repetition(op: str, count: int, inner: int, data: torch.Tensor, shard: torch.Tensor, values: torch.Tensor) -> float:
     rank, size = dist.get_rank(), dist.get_world_size()
     begin, end = count // size * rank, count // size * (rank + 1)

@@ -68,7 +68,7 @@ struct Host {
   std::string path;
   in_addr_t address = 0;
   maypole::base::Fd tun;
-  Clock::time_point free_at;              // when the egress has sent all that is queued
+  Clock::time_point free_at;                      // when the egress has sent all that is queued
   std::deque<std::unique_ptr<Packet>> in_flight;  // in order of arrival: rate and delay are the same for all packets of a host
 };
 

@@ -35,7 +35,8 @@ struct FusionOptions {
 struct TensorPlace {
   std::size_t arena = 0;
   model::Interval elements;
-  std::vector<std::size_t> groups;  // ascending; not always consecutive, since groups of other arenas may lie between; empty for no elements
+  std::vector<std::size_t>
+      groups;  // ascending; not always consecutive, since groups of other arenas may lie between; empty for no elements
 };
 
 struct Group {

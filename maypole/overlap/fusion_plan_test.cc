@@ -103,8 +103,8 @@ TEST(FusionPlan, FirstGroupIsSmall) {
 }
 
 TEST(FusionPlan, ArenasOfTwoDtypesAreWovenInForwardOrder) {
-  const FusionPlan result = plan({{16}, {16, DType::kFloat64}, {16}, {16, DType::kFloat64}},
-                                 {.block_bytes = 64, .group_bytes = 64, .first_group_bytes = 64});
+  const FusionPlan result =
+      plan({{16}, {16, DType::kFloat64}, {16}, {16, DType::kFloat64}}, {.block_bytes = 64, .group_bytes = 64, .first_group_bytes = 64});
   ASSERT_EQ(result.arenas.size(), 2u);
   std::vector<std::size_t> first_tensors;
   for (const Group& group : result.groups) {

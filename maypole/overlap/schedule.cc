@@ -79,7 +79,8 @@ class DearSchedule final : public Schedule {
   ScheduleTraits traits() const override { return {.barrier_in_step = true, .allows_sharded = true}; }
   std::vector<Action> next(const IterationProgress& progress) const override {
     std::vector<Action> actions = ready_reduce_scatters(progress);
-    const bool all_reduced = std::all_of(progress.groups.begin(), progress.groups.end(), [](const GroupProgress& g) { return g.reduce_done; });
+    const bool all_reduced =
+        std::all_of(progress.groups.begin(), progress.groups.end(), [](const GroupProgress& g) { return g.reduce_done; });
     if (progress.step_called && all_reduced) {
       append_finished_gathers(progress, actions);
     }

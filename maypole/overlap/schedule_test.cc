@@ -10,9 +10,7 @@
 
 namespace maypole::overlap {
 
-void PrintTo(const Action& action, std::ostream* out) {
-  *out << (action.phase == Phase::kReduceScatter ? "RS" : "AG") << action.group;
-}
+void PrintTo(const Action& action, std::ostream* out) { *out << (action.phase == Phase::kReduceScatter ? "RS" : "AG") << action.group; }
 
 namespace {
 

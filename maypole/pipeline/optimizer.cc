@@ -24,12 +24,12 @@ struct Job {
   base::DType dtype = base::DType::kFloat32;
   double gradient_scale = 1;
   double weight_decay = 0;
-  double lr = 0;                // SGD: lr; Adam: lr / (1 - beta1^step)
-  double decay = 1;             // AdamW: 1 - lr * weight_decay
+  double lr = 0;     // SGD: lr; Adam: lr / (1 - beta1^step)
+  double decay = 1;  // AdamW: 1 - lr * weight_decay
   double momentum = 0;
   double one_minus_dampening = 1;
   bool nesterov = false;
-  bool first = false;           // SGD: the buffer becomes the gradient
+  bool first = false;  // SGD: the buffer becomes the gradient
   double beta2 = 0;
   double one_minus_beta1 = 0;
   double one_minus_beta2 = 0;
@@ -78,7 +78,8 @@ MAYPOLE_INLINE void sgd(const Job& job, std::size_t count, T* __restrict p, cons
 
 /// Adam when `decay` is 1, AdamW when weight_decay is 0.
 template <typename T>
-MAYPOLE_INLINE void adam(const Job& job, std::size_t count, T* __restrict p, const T* __restrict g, T* __restrict mean, T* __restrict square) {
+MAYPOLE_INLINE void adam(const Job& job, std::size_t count, T* __restrict p, const T* __restrict g, T* __restrict mean,
+                         T* __restrict square) {
   const T scale = static_cast<T>(job.gradient_scale);
   const T weight_decay = static_cast<T>(job.weight_decay);
   const T decay = static_cast<T>(job.decay);
@@ -218,8 +219,8 @@ int num_state_slots(OptimizerKind kind, const Hyperparameters& hyper) {
   return 0;
 }
 
-void update(OptimizerKind kind, base::DType dtype, const Hyperparameters& hyper, std::int64_t step, double gradient_scale, std::size_t count,
-            std::byte* parameter, const std::byte* gradient, std::byte* state0, std::byte* state1) {
+void update(OptimizerKind kind, base::DType dtype, const Hyperparameters& hyper, std::int64_t step, double gradient_scale,
+            std::size_t count, std::byte* parameter, const std::byte* gradient, std::byte* state0, std::byte* state1) {
   static const Runner runner = best_runner();
   if (count == 0 || kind == OptimizerKind::kNone) {
     return;

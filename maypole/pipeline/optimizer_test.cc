@@ -24,7 +24,9 @@ constexpr double kGradients[3][3] = {{0.1, -0.2, 0.3}, {-0.4, 0.05, 0.25}, {0.7,
 std::vector<Case> torch_cases() {
   return {
       {OptimizerKind::kSgd, {.lr = 0.1}, {0.46, -1.2349999999999999, 1.96}},
-      {OptimizerKind::kSgd, {.lr = 0.1, .weight_decay = 0.01, .momentum = 0.9}, {0.47609538949999997, -1.1983644787499999, 1.8751285679999998}},
+      {OptimizerKind::kSgd,
+       {.lr = 0.1, .weight_decay = 0.01, .momentum = 0.9},
+       {0.47609538949999997, -1.1983644787499999, 1.8751285679999998}},
       {OptimizerKind::kSgd,
        {.lr = 0.1, .weight_decay = 0.01, .momentum = 0.9, .nesterov = true},
        {0.43695096198049993, -1.18491389924625, 1.841908786512}},
