@@ -27,7 +27,13 @@ def run(*command: str) -> bool:
 
 def check_format(fix: bool) -> bool:
     sources = [str(path) for path in tree.files(tree.ROOT, ".h", ".cc")]
-    return run("clang-format-19", *(["-i"] if fix else ["--dry-run", "-Werror"]), *sources)
+    if fix:
+        return run("clang-format-19", "-i", *sources)
+    found = subprocess.run(["clang-format-19", "--dry-run", *sources], cwd=tree.ROOT, capture_output=True, text=True)
+    first = {line.split(":")[0]: line for line in reversed(found.stderr.splitlines()) if "[-Wclang-format" in line}
+    for name in sorted(first):
+        print(f"{':'.join(first[name].split(':')[:2])}: not as clang-format writes it: run tools/lint.py --fix")
+    return found.returncode == 0 and not first
 
 
 def check_ruff(fix: bool) -> bool:

@@ -61,8 +61,8 @@ Worker take_worker(net::MessageReader& reader) {
 
 bool is_sound(const Worker& worker) {
   const double rate = worker.edge_bandwidth.bytes_per_second;
-  return worker.rank >= 0 && worker.num_ranks > worker.rank && worker.transport <= TransportChoice::kTcp && std::isfinite(rate) && rate >= 0 &&
-         worker.patience.count() >= 0;
+  return worker.rank >= 0 && worker.num_ranks > worker.rank && worker.transport <= TransportChoice::kTcp && std::isfinite(rate) &&
+         rate >= 0 && worker.patience.count() >= 0;
 }
 
 bool can_share_memory(const Worker& a, const Worker& b) {
@@ -107,7 +107,8 @@ absl::StatusOr<RendezvousMessage> decode(std::span<const std::byte> bytes) {
   const bool kind_known = kind <= static_cast<std::uint8_t>(RendezvousMessage::Kind::kFormed);
   const bool code_fits = code <= static_cast<std::uint32_t>(absl::StatusCode::kUnauthenticated) && (code == 0) == (kind != 0);
   if (!kind_known || !code_fits || !std::ranges::all_of(message.workers, is_sound)) {
-    return base::error(absl::StatusCode::kInvalidArgument, "a rendezvous message holds values that make no sense (kind {}, code {})", kind, code);
+    return base::error(absl::StatusCode::kInvalidArgument, "a rendezvous message holds values that make no sense (kind {}, code {})", kind,
+                       code);
   }
   message.kind = static_cast<RendezvousMessage::Kind>(kind);
   return message;
@@ -117,30 +118,36 @@ absl::Status check_table(const RingTable& table) {
   const Worker& first = table.front();
   for (const Worker& worker : table) {
     if (worker.transport != first.transport) {
-      return base::error(absl::StatusCode::kFailedPrecondition, "rank {} asks for transport {}, rank {} for {}: set MAYPOLE_TRANSPORT alike on all workers", first.rank,
+      return base::error(absl::StatusCode::kFailedPrecondition,
+                         "rank {} asks for transport {}, rank {} for {}: set MAYPOLE_TRANSPORT alike on all workers", first.rank,
                          name_of(first.transport), worker.rank, name_of(worker.transport));
     }
     if (worker.transport == TransportChoice::kShm && worker.machine != first.machine) {
-      return base::error(absl::StatusCode::kInvalidArgument, "transport shm needs all workers on one machine, but rank {} is on {} and rank {} on {}: use transport auto",
+      return base::error(absl::StatusCode::kInvalidArgument,
+                         "transport shm needs all workers on one machine, but rank {} is on {} and rank {} on {}: use transport auto",
                          first.rank, first.host(), worker.rank, worker.host());
     }
     if (worker.transport == TransportChoice::kShm && worker.edge_bandwidth.limited()) {
-      return base::error(absl::StatusCode::kInvalidArgument, "the edge of rank {} is paced to {}, which shared memory cannot be: leave out the bandwidth, or use transport auto or tcp",
-                         worker.rank, base::format_bandwidth(worker.edge_bandwidth));
+      return base::error(
+          absl::StatusCode::kInvalidArgument,
+          "the edge of rank {} is paced to {}, which shared memory cannot be: leave out the bandwidth, or use transport auto or tcp",
+          worker.rank, base::format_bandwidth(worker.edge_bandwidth));
     }
   }
   for (const Worker& worker : table) {
     const auto address = net::SocketAddress::parse(worker.address, worker.port);
     if (!address.ok()) {
-      return base::error(absl::StatusCode::kInvalidArgument, "rank {} on {} gives '{}' as its address, which is not a numeric one", worker.rank, worker.host(),
-                         worker.address);
+      return base::error(absl::StatusCode::kInvalidArgument, "rank {} on {} gives '{}' as its address, which is not a numeric one",
+                         worker.rank, worker.host(), worker.address);
     }
     const auto stranger = std::ranges::find_if(table, [&](const Worker& other) { return other.machine != worker.machine; });
     if (address->is_loopback() && stranger != table.end()) {
-      return base::error(absl::StatusCode::kFailedPrecondition,
-                         "rank {} on {} would be reached at {}, a loopback address, but rank {} is on another machine ({}): the name of rank 0's host resolves to "
-                         "loopback on {}; give that host's address instead of its name, or choose the network with --interface (MAYPOLE_INTERFACE)",
-                         worker.rank, worker.host(), address->to_string(), stranger->rank, stranger->host(), worker.host());
+      return base::error(
+          absl::StatusCode::kFailedPrecondition,
+          "rank {} on {} would be reached at {}, a loopback address, but rank {} is on another machine ({}): the name of rank 0's host "
+          "resolves to "
+          "loopback on {}; give that host's address instead of its name, or choose the network with --interface (MAYPOLE_INTERFACE)",
+          worker.rank, worker.host(), address->to_string(), stranger->rank, stranger->host(), worker.host());
     }
   }
   return absl::OkStatus();
@@ -167,7 +174,8 @@ std::vector<PlannedLink> plan_links(const RingTable& table, int rank) {
   const int next = (rank + 1) % num_ranks;
   const int previous = (rank + num_ranks - 1) % num_ranks;
   links.push_back({.kind = LinkKind::kNext, .level = 0, .peer = next, .shared_memory = edge_shares(rank, next), .initiates = true});
-  links.push_back({.kind = LinkKind::kPrevious, .level = 0, .peer = previous, .shared_memory = edge_shares(previous, rank), .initiates = false});
+  links.push_back(
+      {.kind = LinkKind::kPrevious, .level = 0, .peer = previous, .shared_memory = edge_shares(previous, rank), .initiates = false});
   const int exchanging = static_cast<int>(std::bit_floor(static_cast<unsigned>(num_ranks)));
   for (int level = 0; (1 << level) < exchanging && rank < exchanging; ++level) {
     const int peer = rank ^ (1 << level);

@@ -21,12 +21,12 @@ struct Worker {
   int num_ranks = 0;
   std::string job;
   std::uint32_t epoch = 0;
-  std::string host_entry;   // of the launcher; may be empty
-  std::string host_name;    // what the machine calls itself
-  std::string machine;      // net::machine_identity
-  std::string address;      // numeric, without scope; rank 0 may leave it to the rendezvous, which knows where it was reached
-  std::uint16_t port = 0;   // of the data listener
-  std::string local_name;   // of the AF_UNIX data listener
+  std::string host_entry;  // of the launcher; may be empty
+  std::string host_name;   // what the machine calls itself
+  std::string machine;     // net::machine_identity
+  std::string address;     // numeric, without scope; rank 0 may leave it to the rendezvous, which knows where it was reached
+  std::uint16_t port = 0;  // of the data listener
+  std::string local_name;  // of the AF_UNIX data listener
   TransportChoice transport = TransportChoice::kAuto;
   base::Bandwidth edge_bandwidth;
   base::Nanoseconds patience{};  // until its own deadline
@@ -41,11 +41,11 @@ using RingTable = std::vector<Worker>;  // [rank]
 /// What is sent over a rendezvous connection, both ways.
 struct RendezvousMessage {
   enum class Kind : std::uint8_t {
-    kError = 0,    // either way: ends the forming for everyone (from a refused stranger's view: for it)
-    kWorker = 1,   // worker to rank 0: `workers` has one
-    kTable = 2,    // rank 0 to workers: all of them
-    kLinked = 3,   // worker to rank 0: its links stand
-    kFormed = 4,   // rank 0 to workers: all links of all stand
+    kError = 0,   // either way: ends the forming for everyone (from a refused stranger's view: for it)
+    kWorker = 1,  // worker to rank 0: `workers` has one
+    kTable = 2,   // rank 0 to workers: all of them
+    kLinked = 3,  // worker to rank 0: its links stand
+    kFormed = 4,  // rank 0 to workers: all links of all stand
   };
   Kind kind = Kind::kError;
   absl::Status status;
@@ -66,10 +66,10 @@ enum class LinkKind : std::uint8_t { kNext, kPrevious, kExchange };
 
 struct PlannedLink {
   LinkKind kind = LinkKind::kNext;
-  int level = 0;               // kExchange: k of rank XOR 2^k
+  int level = 0;  // kExchange: k of rank XOR 2^k
   int peer = 0;
   bool shared_memory = false;
-  bool initiates = false;      // this rank connects, the peer accepts
+  bool initiates = false;  // this rank connects, the peer accepts
   bool operator==(const PlannedLink&) const = default;
 
   /// The lanes that get a socket: all on TCP ring links, kUser on TCP exchange links, kControl on shared memory.

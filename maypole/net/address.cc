@@ -30,8 +30,9 @@ absl::StatusOr<AddressList> look_up(const std::string& host, std::uint16_t port,
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
   if (failure != 0) {
     // A name server that does not answer may answer later; a name that it does not know stays unknown.
-    return base::error(failure == EAI_AGAIN ? absl::StatusCode::kUnavailable : absl::StatusCode::kNotFound, "host '{}' cannot be resolved on this machine: {}; check the name, or use an address",
-                       host, ::gai_strerror(failure));
+    return base::error(failure == EAI_AGAIN ? absl::StatusCode::kUnavailable : absl::StatusCode::kNotFound,
+                       "host '{}' cannot be resolved on this machine: {}; check the name, or use an address", host,
+                       ::gai_strerror(failure));
   }
   AddressList addresses;
   for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
@@ -210,7 +211,8 @@ absl::StatusOr<std::vector<SocketAddress>> resolve(const HostPort& target, base:
   const base::MutexLock lock(look_up_state->mutex);
   while (!look_up_state->done) {
     if (!look_up_state->done_changed.wait_until(look_up_state->mutex, deadline) && !look_up_state->done) {
-      return base::error(absl::StatusCode::kDeadlineExceeded, "host '{}' was not resolved in time: check the name server, or use an address", target.host);
+      return base::error(absl::StatusCode::kDeadlineExceeded,
+                         "host '{}' was not resolved in time: check the name server, or use an address", target.host);
     }
   }
   return look_up_state->result;

@@ -16,8 +16,9 @@ Digest hmac_sha256(std::string_view key, std::span<const std::byte> data) {
   Digest digest{};
   unsigned int size = 0;
   const char* key_bytes = key.empty() ? "" : key.data();  // a null key would mean "the key used before"
-  const unsigned char* made = ::HMAC(::EVP_sha256(), key_bytes, static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(data.data()), data.size(),
-                                     reinterpret_cast<unsigned char*>(digest.data()), &size);
+  const unsigned char* made =
+      ::HMAC(::EVP_sha256(), key_bytes, static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(data.data()), data.size(),
+             reinterpret_cast<unsigned char*>(digest.data()), &size);
   MAYPOLE_CHECK(made != nullptr);
   MAYPOLE_CHECK_EQ(size, kDigestSize);
   return digest;

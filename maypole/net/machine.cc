@@ -23,7 +23,8 @@ absl::StatusOr<std::string> machine_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat status{};
   if (boot.empty() || ::stat("/proc/self/ns/net", &status) != 0) {
-    return base::error(absl::StatusCode::kNotFound, "this machine cannot be identified: /proc/sys/kernel/random/boot_id and /proc/self/ns/net must be readable");
+    return base::error(absl::StatusCode::kNotFound,
+                       "this machine cannot be identified: /proc/sys/kernel/random/boot_id and /proc/self/ns/net must be readable");
   }
   return fmt::format("{}/{}", boot, status.st_ino);
 }
@@ -64,10 +65,12 @@ absl::StatusOr<SocketAddress> interface_address(const std::string& interface, in
     return link_local;
   }
   if (known) {
-    return base::error(absl::StatusCode::kInvalidArgument, "interface '{}' has no {} address; choose another interface, or an address of the other kind for rank 0",
-                       interface, family == AF_INET6 ? "IPv6" : "IPv4");
+    return base::error(absl::StatusCode::kInvalidArgument,
+                       "interface '{}' has no {} address; choose another interface, or an address of the other kind for rank 0", interface,
+                       family == AF_INET6 ? "IPv6" : "IPv4");
   }
-  return base::error(absl::StatusCode::kInvalidArgument, "there is no interface '{}' on {}; there are: {}", interface, host_name(), fmt::join(names, ", "));
+  return base::error(absl::StatusCode::kInvalidArgument, "there is no interface '{}' on {}; there are: {}", interface, host_name(),
+                     fmt::join(names, ", "));
 }
 
 absl::StatusOr<SocketAddress> local_address_toward(const SocketAddress& peer) {

@@ -76,7 +76,8 @@ absl::StatusOr<std::vector<std::byte>> receive_message(int fd, std::size_t limit
   MAYPOLE_RETURN_IF_ERROR(receive_all(fd, header, deadline, what));
   const std::size_t size = MessageReader(header).u32();
   if (size > limit) {
-    return base::error(absl::StatusCode::kInvalidArgument, "{} announces a message of {} bytes where at most {} are allowed", what, size, limit);
+    return base::error(absl::StatusCode::kInvalidArgument, "{} announces a message of {} bytes where at most {} are allowed", what, size,
+                       limit);
   }
   std::vector<std::byte> payload(size);
   MAYPOLE_RETURN_IF_ERROR(receive_all(fd, payload, deadline, what));

@@ -61,6 +61,7 @@ class MessageReader {
 /// Sends one frame; `what` names the peer in errors.
 [[nodiscard]] absl::Status send_message(int fd, std::span<const std::byte> payload, base::TimePoint deadline, std::string_view what);
 /// Receives one frame of at most `limit` bytes; nothing is allocated for a longer one.
-[[nodiscard]] absl::StatusOr<std::vector<std::byte>> receive_message(int fd, std::size_t limit, base::TimePoint deadline, std::string_view what);
+[[nodiscard]] absl::StatusOr<std::vector<std::byte>> receive_message(int fd, std::size_t limit, base::TimePoint deadline,
+                                                                     std::string_view what);
 
 }  // namespace maypole::net

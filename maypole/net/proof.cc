@@ -56,7 +56,8 @@ Greeting decode(std::span<const std::byte> bytes) {
 
 bool begins_with_magic(std::span<const std::byte> bytes) { return std::ranges::equal(bytes.first(kMagic.size()), bytes_of(kMagic)); }
 
-Digest proof_of(const Credentials& credentials, std::string_view side, std::span<const std::byte> greeting, std::span<const std::byte> nonce) {
+Digest proof_of(const Credentials& credentials, std::string_view side, std::span<const std::byte> greeting,
+                std::span<const std::byte> nonce) {
   MessageWriter writer;
   writer.put_string(side);
   writer.put_string(credentials.context);
@@ -72,7 +73,8 @@ bool send_now(int fd, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-absl::Status prove_as_initiator(int fd, const Credentials& credentials, const Greeting& greeting, base::TimePoint deadline, std::string_view what) {
+absl::Status prove_as_initiator(int fd, const Credentials& credentials, const Greeting& greeting, base::TimePoint deadline,
+                                std::string_view what) {
   const std::vector<std::byte> hello = encode(greeting, random_nonce());
   MAYPOLE_RETURN_IF_ERROR(send_all(fd, hello, deadline, what));
   std::array<std::byte, kChallengeSize> challenge{};
@@ -80,8 +82,8 @@ absl::Status prove_as_initiator(int fd, const Credentials& credentials, const Gr
   // The magic alone is read first: another program may say less than a challenge, and then wait.
   MAYPOLE_RETURN_IF_ERROR(receive_all(fd, magic, deadline, what));
   if (!begins_with_magic(challenge)) {
-    return base::error(absl::StatusCode::kFailedPrecondition, "{} does not speak this version's protocol: another program or version listens there; choose another port",
-                       what);
+    return base::error(absl::StatusCode::kFailedPrecondition,
+                       "{} does not speak this version's protocol: another program or version listens there; choose another port", what);
   }
   const auto nonce = std::span(challenge).subspan(kMagic.size());
   MAYPOLE_RETURN_IF_ERROR(receive_all(fd, nonce, deadline, what));
@@ -90,7 +92,8 @@ absl::Status prove_as_initiator(int fd, const Credentials& credentials, const Gr
   MAYPOLE_RETURN_IF_ERROR(receive_all(fd, verdict, deadline, what));
   const Digest expected = proof_of(credentials, "acceptor", hello, nonce);
   if (verdict[0] != std::byte{kAccepted} || !equal_digests(std::span(verdict).subspan(1), expected)) {
-    return base::error(absl::StatusCode::kUnauthenticated, "wrong secret: {} has another one; all workers of a job need the same MAYPOLE_SECRET", what);
+    return base::error(absl::StatusCode::kUnauthenticated,
+                       "wrong secret: {} has another one; all workers of a job need the same MAYPOLE_SECRET", what);
   }
   return absl::OkStatus();
 }
@@ -256,7 +259,10 @@ absl::StatusOr<ProvingAcceptor::Event> ProvingAcceptor::next(base::TimePoint dea
       const Progress progress = entries[index].revents == 0 ? Progress::kWaiting : advance(*it);
       if (progress == Progress::kDone) {
         Event event{.kind = EventKind::kConnection,
-                    .connection = {.fd = std::move(it->fd), .greeting = decode(it->greeting), .message = std::move(it->input), .peer = std::move(it->peer)},
+                    .connection = {.fd = std::move(it->fd),
+                                   .greeting = decode(it->greeting),
+                                   .message = std::move(it->input),
+                                   .peer = std::move(it->peer)},
                     .watched = 0};
         pending_.erase(it);
         return event;

@@ -48,14 +48,15 @@ struct Credentials {
 /// The initiator's side, on a connected non-blocking socket. `what` names the acceptor in errors.
 /// Errors: kUnauthenticated: wrong secret on one side; kUnavailable: closed before it answered (worth another try);
 /// kFailedPrecondition: what listens there is another program; kDeadlineExceeded.
-[[nodiscard]] absl::Status prove_as_initiator(int fd, const Credentials& credentials, const Greeting& greeting, base::TimePoint deadline, std::string_view what);
+[[nodiscard]] absl::Status prove_as_initiator(int fd, const Credentials& credentials, const Greeting& greeting, base::TimePoint deadline,
+                                              std::string_view what);
 
 /// Accepts on any number of listeners and carries all proofs on at once, in the thread that calls `next`: a silent, slow or babbling
 /// stranger is dropped after `patience` and holds up nobody; at most `max_pending` unproven connections are kept (the oldest goes).
 class ProvingAcceptor {
  public:
   struct Options {
-    std::vector<int> listeners;     // not owned; made non-blocking
+    std::vector<int> listeners;  // not owned; made non-blocking
     Credentials credentials;
     std::size_t message_limit = 0;  // above 0: also waits for one frame of at most this size after the proof
     base::Nanoseconds patience = std::chrono::seconds(10);
@@ -96,7 +97,7 @@ class ProvingAcceptor {
   [[nodiscard]] Progress finish_stage(Pending& pending);
 
   Options options_;
-  std::list<Pending> pending_;  // oldest first
+  std::list<Pending> pending_;      // oldest first
   base::TimePoint accept_again_{};  // no accepting before: descriptors had run out
   int num_refused_ = 0;
   std::string last_refused_;

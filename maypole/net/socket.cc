@@ -36,8 +36,8 @@ struct LocalName {
 absl::StatusOr<LocalName> abstract_name(const std::string& name) {
   LocalName result;
   if (name.empty() || name.size() + 1 > sizeof(result.address.sun_path)) {
-    return base::error(absl::StatusCode::kInvalidArgument, "local socket name '{}' has {} bytes, which is not between 1 and {}", name, name.size(),
-                       sizeof(result.address.sun_path) - 1);
+    return base::error(absl::StatusCode::kInvalidArgument, "local socket name '{}' has {} bytes, which is not between 1 and {}", name,
+                       name.size(), sizeof(result.address.sun_path) - 1);
   }
   result.address.sun_family = AF_UNIX;
   std::memcpy(result.address.sun_path + 1, name.data(), name.size());  // a leading zero byte makes it abstract
@@ -113,11 +113,13 @@ absl::StatusOr<base::Fd> listen_tcp(const SocketAddress& address) {
   tune_tcp(fd.get());
   if (::bind(fd.get(), address.data(), address.size()) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) {
-      return base::error(absl::StatusCode::kAlreadyExists, "cannot listen on {}: port {} is in use; stop what uses it (`ss -ltnp` names it) or choose another port",
+      return base::error(absl::StatusCode::kAlreadyExists,
+                         "cannot listen on {}: port {} is in use; stop what uses it (`ss -ltnp` names it) or choose another port",
                          address.to_string(), address.port());
     }
     if (errno == EADDRNOTAVAIL) {
-      return base::error(absl::StatusCode::kInvalidArgument, "cannot listen on {}: no interface of this machine has that address (`ip address` lists them)",
+      return base::error(absl::StatusCode::kInvalidArgument,
+                         "cannot listen on {}: no interface of this machine has that address (`ip address` lists them)",
                          address.to_string());
     }
     return base::errno_error(errno, "listen on {}", address.to_string());
@@ -154,7 +156,8 @@ absl::StatusOr<base::Fd> connect_tcp(const SocketAddress& address, const std::op
     }
   }
   tune_tcp(fd.get());
-  MAYPOLE_RETURN_IF_ERROR(finish_connect(fd.get(), address.data(), address.size(), deadline, fmt::format("connect to {}", address.to_string())));
+  MAYPOLE_RETURN_IF_ERROR(
+      finish_connect(fd.get(), address.data(), address.size(), deadline, fmt::format("connect to {}", address.to_string())));
   // A local port that nobody listens on may be chosen as our own source port: TCP then connects the socket to itself.
   if (local_address_of(fd.get()).to_string() == remote_address_of(fd.get()).to_string()) {
     return base::errno_error(ECONNREFUSED, "connect to {}", address.to_string());
@@ -165,8 +168,8 @@ absl::StatusOr<base::Fd> connect_tcp(const SocketAddress& address, const std::op
 absl::StatusOr<base::Fd> connect_local(const std::string& name, base::TimePoint deadline) {
   MAYPOLE_ASSIGN_OR_RETURN(const LocalName local, abstract_name(name));
   MAYPOLE_ASSIGN_OR_RETURN(base::Fd fd, open_socket(AF_UNIX));
-  MAYPOLE_RETURN_IF_ERROR(
-      finish_connect(fd.get(), reinterpret_cast<const sockaddr*>(&local.address), local.size, deadline, fmt::format("connect to local socket {}", name)));
+  MAYPOLE_RETURN_IF_ERROR(finish_connect(fd.get(), reinterpret_cast<const sockaddr*>(&local.address), local.size, deadline,
+                                         fmt::format("connect to local socket {}", name)));
   return fd;
 }
 

@@ -33,7 +33,8 @@ namespace maypole::net {
 [[nodiscard]] absl::StatusOr<base::Fd> listen_local(const std::string& name);
 
 /// Makes one attempt; `source` binds the local end to an address (its port is ignored).
-[[nodiscard]] absl::StatusOr<base::Fd> connect_tcp(const SocketAddress& address, const std::optional<SocketAddress>& source, base::TimePoint deadline);
+[[nodiscard]] absl::StatusOr<base::Fd> connect_tcp(const SocketAddress& address, const std::optional<SocketAddress>& source,
+                                                   base::TimePoint deadline);
 [[nodiscard]] absl::StatusOr<base::Fd> connect_local(const std::string& name, base::TimePoint deadline);
 
 /// Takes a waiting connection; an empty Fd when none waits.
@@ -51,7 +52,8 @@ void tune_tcp(int fd);
 [[nodiscard]] SocketAddress local_address_of(int fd);
 [[nodiscard]] SocketAddress remote_address_of(int fd);
 
-/// Send or receive all bytes of a non-blocking socket; `what` names the peer in errors. A closed connection is kUnavailable. Never raises SIGPIPE.
+/// Send or receive all bytes of a non-blocking socket; `what` names the peer in errors. A closed connection is kUnavailable. Never raises
+/// SIGPIPE.
 [[nodiscard]] absl::Status send_all(int fd, std::span<const std::byte> bytes, base::TimePoint deadline, std::string_view what);
 [[nodiscard]] absl::Status receive_all(int fd, std::span<std::byte> bytes, base::TimePoint deadline, std::string_view what);
 
