@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/comm/connections.h"
 
-#include "maypole/base/check.h"
 #include "maypole/base/status.h"
+#include "maypole/comm/linker.h"
 #include "maypole/comm/rendezvous.h"
 #include "maypole/comm/ring_table.h"
 #include "maypole/net/machine.h"
@@ -13,8 +13,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <optional>
-#include <thread>
 
 namespace maypole::comm {
 
@@ -27,13 +25,13 @@ TimePoint now() { return std::chrono::steady_clock::now(); }
 
 absl::Status check_options(const ConnectOptions& options) {
   if (options.num_ranks < 1 || options.rank < 0 || options.rank >= options.num_ranks) {
-    return base::error(absl::StatusCode::kInvalidArgument, "rank {} of {} is not possible: ranks count from 0 to one less than their number", options.rank,
-                       options.num_ranks);
+    return base::error(absl::StatusCode::kInvalidArgument,
+                       "rank {} of {} is not possible: ranks count from 0 to one less than their number", options.rank, options.num_ranks);
   }
   constexpr std::size_t kLongest = 512;
   if (options.job_id.size() > kLongest || options.host.size() > kLongest) {
-    return base::error(absl::StatusCode::kInvalidArgument, "job id and host entry may have at most {} bytes, not {} and {}", kLongest, options.job_id.size(),
-                       options.host.size());
+    return base::error(absl::StatusCode::kInvalidArgument, "job id and host entry may have at most {} bytes, not {} and {}", kLongest,
+                       options.job_id.size(), options.host.size());
   }
   if (options.deadline <= base::Nanoseconds::zero()) {
     return base::error(absl::StatusCode::kInvalidArgument, "the deadline for forming the ring must be above zero");
@@ -44,8 +42,10 @@ absl::Status check_options(const ConnectOptions& options) {
 /// Without a secret anyone who reaches a port could join, so only this machine may reach it.
 absl::Status check_secret(const ConnectOptions& options, const SocketAddress& address) {
   if (options.secret.empty() && !address.is_loopback()) {
-    return base::error(absl::StatusCode::kInvalidArgument, "the ring has no secret, which is allowed only on loopback, not on {}: set MAYPOLE_SECRET to the same random text on all workers",
-                       address.host());
+    return base::error(
+        absl::StatusCode::kInvalidArgument,
+        "the ring has no secret, which is allowed only on loopback, not on {}: set MAYPOLE_SECRET to the same random text on all workers",
+        address.host());
   }
   return absl::OkStatus();
 }
@@ -55,7 +55,8 @@ absl::Status check_secret(const ConnectOptions& options, const SocketAddress& ad
 absl::StatusOr<base::Fd> bind_rendezvous(const ConnectOptions& options, TimePoint deadline) {
   MAYPOLE_ASSIGN_OR_RETURN(const net::HostPort target, net::parse_host_port(options.rendezvous));
   if (target.port == 0) {
-    return base::error(absl::StatusCode::kInvalidArgument, "the rendezvous '{}' needs a port that the other ranks can be told", options.rendezvous);
+    return base::error(absl::StatusCode::kInvalidArgument, "the rendezvous '{}' needs a port that the other ranks can be told",
+                       options.rendezvous);
   }
   if (auto numeric = SocketAddress::parse(target.host, target.port); numeric.ok()) {
     return net::listen_tcp(*numeric);
@@ -70,20 +71,9 @@ absl::StatusOr<base::Fd> bind_rendezvous(const ConnectOptions& options, TimePoin
 
 // --- the way to rank 0 ---
 
-/// One attempt, from the interface that was asked for. `scope` serves link-local addresses: which interface they are reached by is ours to say.
-absl::StatusOr<base::Fd> open_connection(const ConnectOptions& options, SocketAddress address, std::uint32_t scope, TimePoint deadline) {
-  std::optional<SocketAddress> source;
-  if (!options.interface.empty() && !address.is_loopback()) {
-    MAYPOLE_ASSIGN_OR_RETURN(source, net::interface_address(options.interface, address.family()));
-    scope = source->scope();
-  }
-  if (scope != 0) {
-    address.set_scope(scope);
-  }
-  return net::connect_tcp(address, source, deadline);
+bool may_pass(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded;
 }
-
-bool may_pass(const absl::Status& status) { return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded; }
 
 /// Tries all addresses of the rendezvous again and again until rank 0 answers there.
 absl::StatusOr<base::Fd> reach_rendezvous(const ConnectOptions& options, TimePoint deadline) {
@@ -126,8 +116,10 @@ absl::StatusOr<base::Fd> reach_rendezvous(const ConnectOptions& options, TimePoi
       }
     }
     if (now() >= deadline) {
-      return base::error(absl::StatusCode::kDeadlineExceeded, "rank {} did not reach rank 0 at {} within {} ({}): check that rank 0 runs and that this address and port are open",
-                         options.rank, options.rendezvous, base::format_seconds(base::to_seconds(options.deadline)), base::message(last));
+      return base::error(
+          absl::StatusCode::kDeadlineExceeded,
+          "rank {} did not reach rank 0 at {} within {} ({}): check that rank 0 runs and that this address and port are open", options.rank,
+          options.rendezvous, base::format_seconds(base::to_seconds(options.deadline)), base::message(last));
     }
     ::poll(nullptr, 0, std::min(pause_ms, net::poll_timeout(deadline)));  // nobody can tell us when a listener comes up
     pause_ms = std::min(pause_ms * 2, 250);
@@ -135,13 +127,6 @@ absl::StatusOr<base::Fd> reach_rendezvous(const ConnectOptions& options, TimePoi
 }
 
 // --- this rank's listeners ---
-
-struct Listeners {
-  base::Fd tcp;
-  base::Fd local;
-  std::string local_name;
-  SocketAddress advertised;  // empty: the rendezvous finds out
-};
 
 absl::StatusOr<SocketAddress> interface_of_any_family(const std::string& interface, const SocketAddress& hint) {
   if (hint.valid() && !hint.is_wildcard()) {
@@ -189,162 +174,6 @@ absl::StatusOr<Worker> introduce(const ConnectOptions& options, const Listeners&
   return self;
 }
 
-// --- the links ---
-
-/// One socket that is to be made, by connecting or by accepting.
-struct Slot {
-  net::Greeting greeting;
-  const PlannedLink* plan = nullptr;
-  base::Fd* fd = nullptr;
-};
-
-class Linker {
- public:
-  Linker(const ConnectOptions& options, const RingTable& table, const Listeners& listeners, int seat, SocketAddress own_end, TimePoint deadline)
-      : options_(options), table_(table), listeners_(listeners), seat_(seat), own_end_(own_end), deadline_(deadline), plan_(plan_links(table, options.rank)) {}
-
-  absl::StatusOr<Connections> link() {
-    Connections connections;
-    connections.ring = ring_of(table_);
-    std::vector<Link> links(plan_.size());
-    std::vector<Slot> outgoing;
-    std::vector<Slot> incoming;
-    for (std::size_t i = 0; i < plan_.size(); ++i) {
-      links[i].peer = plan_[i].peer;
-      links[i].shared_memory = plan_[i].shared_memory;
-      for (const Lane lane : plan_[i].lanes()) {
-        auto& slots = plan_[i].initiates ? outgoing : incoming;
-        slots.push_back({.greeting = greeting_of(plan_[i], lane), .plan = &plan_[i], .fd = &links[i].sockets[static_cast<std::size_t>(lane)]});
-      }
-    }
-    // Both at once: everyone connects and accepts, so doing one after the other could wait in a circle.
-    MAYPOLE_ASSIGN_OR_RETURN(net::SocketPair stop, net::make_socket_pair());
-    absl::Status accepted;
-    std::jthread acceptor([&] { accepted = accept_all(incoming, stop.second.get()); });
-    const absl::Status connected = connect_all(outgoing);
-    if (!connected.ok()) {
-      stop.first.reset();
-    }
-    acceptor.join();
-    MAYPOLE_RETURN_IF_ERROR(connected);
-    MAYPOLE_RETURN_IF_ERROR(accepted);
-    for (std::size_t i = 0; i < plan_.size(); ++i) {
-      describe(links[i]);
-      switch (plan_[i].kind) {
-        case LinkKind::kNext:
-          connections.next.push_back(std::move(links[i]));
-          break;
-        case LinkKind::kPrevious:
-          connections.previous.push_back(std::move(links[i]));
-          break;
-        case LinkKind::kExchange:
-          connections.exchange.push_back(std::move(links[i]));
-          break;
-      }
-    }
-    return connections;
-  }
-
- private:
-  [[nodiscard]] const Worker& worker(int rank) const { return table_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] net::Credentials credentials() const { return {.secret = options_.secret, .context = "link of " + options_.job_id}; }
-
-  [[nodiscard]] net::Greeting greeting_of(const PlannedLink& plan, Lane lane) const {
-    const auto self = static_cast<std::uint32_t>(options_.rank);
-    const auto peer = static_cast<std::uint32_t>(plan.peer);
-    return {.purpose = static_cast<std::uint8_t>(plan.kind == LinkKind::kExchange ? Purpose::kExchange : Purpose::kRing),
-            .lane = static_cast<std::uint8_t>(lane),
-            .level = static_cast<std::uint8_t>(plan.level),
-            .epoch = options_.epoch,
-            .from = plan.initiates ? self : peer,
-            .to = plan.initiates ? peer : self};
-  }
-
-  absl::Status connect_all(std::span<const Slot> slots) {
-    for (const Slot& slot : slots) {
-      const Worker& peer = worker(slot.plan->peer);
-      auto fd = connect_one(slot, peer);
-      // A peer that accepts many at once may drop an unproven one; one that is gone refuses the next try.
-      while (!fd.ok() && fd.status().code() == absl::StatusCode::kUnavailable && !refused_ && now() < deadline_) {
-        fd = connect_one(slot, peer);
-      }
-      if (!fd.ok()) {
-        return base::error(fd.status().code(),
-                           "rank {} ({}) cannot connect to rank {} ({}) at {}: {}; check that this address and port are open, or choose the network with --interface (MAYPOLE_INTERFACE)",
-                           options_.rank, worker(options_.rank).host(), peer.rank, peer.host(), net::format_host_port(peer.address, peer.port), base::message(fd.status()));
-      }
-      *slot.fd = *std::move(fd);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<base::Fd> connect_one(const Slot& slot, const Worker& peer) {
-    refused_ = true;  // until a connection stands
-    const std::string what = fmt::format("rank {}", peer.rank);
-    absl::StatusOr<base::Fd> fd = base::Fd();
-    if (slot.plan->shared_memory) {
-      fd = net::connect_local(peer.local_name, deadline_);
-    } else {
-      MAYPOLE_ASSIGN_OR_RETURN(const SocketAddress address, SocketAddress::parse(peer.address, peer.port));
-      fd = open_connection(options_, address, own_end_.scope(), deadline_);
-    }
-    MAYPOLE_RETURN_IF_ERROR(fd.status());
-    refused_ = false;
-    MAYPOLE_RETURN_IF_ERROR(net::prove_as_initiator(fd->get(), credentials(), slot.greeting, deadline_, what));
-    return fd;
-  }
-
-  absl::Status accept_all(std::vector<Slot>& slots, int stop) {
-    net::ProvingAcceptor acceptor({.listeners = {listeners_.tcp.get(), listeners_.local.get()}, .credentials = credentials()});
-    const int watched[] = {stop, seat_};
-    std::size_t num_missing = slots.size();
-    while (num_missing > 0) {
-      MAYPOLE_ASSIGN_OR_RETURN(net::ProvingAcceptor::Event event, acceptor.next(deadline_, watched));
-      switch (event.kind) {
-        case net::ProvingAcceptor::EventKind::kConnection: {
-          const auto slot = std::ranges::find_if(slots, [&](const Slot& s) { return !s.fd->valid() && s.greeting == event.connection.greeting; });
-          if (slot != slots.end()) {
-            *slot->fd = std::move(event.connection.fd);
-            --num_missing;
-          }
-          break;
-        }
-        case net::ProvingAcceptor::EventKind::kWatched:
-          // Our own connecting failed, or rank 0 has heard that somebody else's did: it says what to report.
-          return base::error(absl::StatusCode::kCancelled, "forming the ring was broken off");
-        case net::ProvingAcceptor::EventKind::kDeadline: {
-          const auto slot = std::ranges::find_if(slots, [](const Slot& s) { return !s.fd->valid(); });
-          const Worker& peer = worker(slot->plan->peer);
-          const Worker& self = worker(options_.rank);
-          return base::error(absl::StatusCode::kDeadlineExceeded, "rank {} ({}) did not connect to rank {} ({}) at {} in time: check that this address and port are open to {}",
-                             peer.rank, peer.host(), self.rank, self.host(), net::format_host_port(self.address, self.port), peer.host());
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  void describe(Link& link) const {
-    if (link.shared_memory) {
-      link.local_address = "@" + worker(options_.rank).local_name;
-      link.remote_address = "@" + worker(link.peer).local_name;
-      return;
-    }
-    const auto socket = std::ranges::find_if(link.sockets, [](const base::Fd& fd) { return fd.valid(); });
-    link.local_address = net::local_address_of(socket->get()).to_string();
-    link.remote_address = net::remote_address_of(socket->get()).to_string();
-  }
-
-  const ConnectOptions& options_;
-  const RingTable& table_;
-  const Listeners& listeners_;
-  const int seat_;
-  const SocketAddress own_end_;
-  const TimePoint deadline_;
-  const std::vector<PlannedLink> plan_;
-  bool refused_ = false;  // whether the last try found nobody listening
-};
-
 // --- a worker at its seat ---
 
 absl::StatusOr<RendezvousMessage> hear(int seat, TimePoint deadline, std::string_view what) {
@@ -370,17 +199,18 @@ absl::StatusOr<Connections> sit(const ConnectOptions& options, int seat, const S
   auto listeners = open_listeners(options, seen_at);
   auto self = listeners.ok() ? introduce(options, *listeners, deadline) : listeners.status();
   if (!self.ok()) {
-    const absl::Status named = base::error(self.status().code(), "rank {} on {}: {}", options.rank, net::host_name(), base::message(self.status()));
+    const absl::Status named =
+        base::error(self.status().code(), "rank {} on {}: {}", options.rank, net::host_name(), base::message(self.status()));
     (void)say(seat, {.kind = Kind::kError, .status = named, .workers = {}}, deadline, what);
     return named;
   }
   MAYPOLE_RETURN_IF_ERROR(say(seat, {.kind = Kind::kWorker, .status = {}, .workers = {*self}}, deadline, what));
   MAYPOLE_ASSIGN_OR_RETURN(const RendezvousMessage table, hear(seat, deadline, what));
   if (table.kind != Kind::kTable || table.workers.size() != static_cast<std::size_t>(options.num_ranks)) {
-    return base::error(absl::StatusCode::kInternal, "{} sent message {} with {} workers where the table of {} was due", what, static_cast<int>(table.kind),
-                       table.workers.size(), options.num_ranks);
+    return base::error(absl::StatusCode::kInternal, "{} sent message {} with {} workers where the table of {} was due", what,
+                       static_cast<int>(table.kind), table.workers.size(), options.num_ranks);
   }
-  auto connections = Linker(options, table.workers, *listeners, seat, seen_at, deadline).link();
+  auto connections = Linker(options, table.workers, *listeners, seat, seen_at.scope(), deadline).link();
   const TimePoint verdict_deadline = std::max(deadline, now() + std::chrono::seconds(2));
   if (connections.ok()) {
     MAYPOLE_RETURN_IF_ERROR(say(seat, {.kind = Kind::kLinked, .status = {}, .workers = {}}, deadline, what));
@@ -402,10 +232,11 @@ absl::StatusOr<Connections> connect_ring(const ConnectOptions& options) {
   if (options.num_ranks == 1) {
     Connections alone;
     MAYPOLE_ASSIGN_OR_RETURN(const std::string machine, net::machine_identity());
-    alone.ring = {.job = options.job_id,
-                  .epoch = options.epoch,
-                  .members = {{.host = options.host.empty() ? net::host_name() : options.host, .address = "", .port = 0, .machine = machine}},
-                  .edge_bandwidth = {}};
+    alone.ring = {
+        .job = options.job_id,
+        .epoch = options.epoch,
+        .members = {{.host = options.host.empty() ? net::host_name() : options.host, .address = "", .port = 0, .machine = machine}},
+        .edge_bandwidth = {}};
     return alone;
   }
   if (options.rank > 0) {
@@ -418,8 +249,10 @@ absl::StatusOr<Connections> connect_ring(const ConnectOptions& options) {
     MAYPOLE_ASSIGN_OR_RETURN(own_listener, bind_rendezvous(options, deadline));
     listener = own_listener.get();
   } else if (!net::is_listening(listener)) {
-    return base::error(absl::StatusCode::kInvalidArgument, "descriptor {} is not a listening socket: MAYPOLE_RENDEZVOUS_FD must be inherited from the launcher; unset it to bind {}",
-                       listener, options.rendezvous);
+    return base::error(
+        absl::StatusCode::kInvalidArgument,
+        "descriptor {} is not a listening socket: MAYPOLE_RENDEZVOUS_FD must be inherited from the launcher; unset it to bind {}", listener,
+        options.rendezvous);
   }
   MAYPOLE_RETURN_IF_ERROR(net::set_close_on_exec(listener));
   const SocketAddress listening = net::local_address_of(listener);

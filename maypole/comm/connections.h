@@ -28,11 +28,12 @@ struct ConnectOptions {
   int num_ranks = 1;
   std::string job_id;
   std::uint32_t epoch = 1;
-  std::string secret;  // shared by the job's workers; proven both ways (HMAC-SHA256 over fresh nonces) before any other byte is believed
+  std::string secret;  // shared by the job's workers; proven both ways (HMAC-SHA256 over fresh nonces) before any other byte is believed.
+                       // Empty is allowed only where every address is loopback: without it anyone who reaches a port could join
   std::string rendezvous;        // "address:port" or "[v6]:port" or "name:port" where rank 0 listens
-  int rendezvous_listener = -1;  // rank 0 only: an inherited listening socket for it; -1: bind `rendezvous` itself
+  int rendezvous_listener = -1;  // rank 0 only: an inherited listening socket, not taken over (a later ring may use it); -1: bind it here
   std::string host;              // host entry of the launcher; empty: derived from the machine
-  std::string interface;         // "" = the one that routes to the peer
+  std::string interface;         // peers reach this rank, and it them, by this interface; "": the one that routes to the peer
   TransportChoice transport = TransportChoice::kAuto;
   base::Bandwidth edge_bandwidth;                         // paces the edge to the next rank; a paced edge is tcp
   base::Nanoseconds deadline = std::chrono::seconds(60);  // for the whole forming
@@ -52,11 +53,12 @@ struct Connections {
   model::Ring ring;            // ordered members with addresses, the same value on all ranks
   std::vector<Link> next;      // exactly one for P > 1: this rank sends data on it
   std::vector<Link> previous;  // exactly one for P > 1: this rank receives data from it
-  std::vector<Link> exchange;  // [k]: the peer at rank XOR 2^k, where 2^k < P and the peer exists and k is used by the logarithmic
-                               // algorithms; data both ways, lane kUser only
+  std::vector<Link> exchange;  // [k]: the peer at rank XOR 2^k, 2^k < Q, the largest power of two within P; empty for ranks from Q on.
+                               // Data both ways on lane kUser (kControl with shared memory); distinct from ring links to the same peer.
+                               // Shared memory only where neither end's edge is paced
 };
 
-/// Meets the peers at rank 0, checks that all agree on job, epoch, size and secret, and connects the links.
+/// Meets the peers at rank 0, checks that all agree on job, epoch, size and secret, and connects the links. All ranks succeed, or none.
 /// Blocks up to the deadline. Errors name the rank, address and port that failed and the remedy; a wrong secret is kUnauthenticated.
 [[nodiscard]] absl::StatusOr<Connections> connect_ring(const ConnectOptions& options);
 

@@ -19,10 +19,14 @@ constexpr base::Nanoseconds kSendLimit = std::chrono::seconds(2);
 
 base::TimePoint soon() { return std::chrono::steady_clock::now() + kSendLimit; }
 
-RendezvousMessage error_message(absl::Status status) { return {.kind = RendezvousMessage::Kind::kError, .status = std::move(status), .workers = {}}; }
+RendezvousMessage error_message(absl::Status status) {
+  return {.kind = RendezvousMessage::Kind::kError, .status = std::move(status), .workers = {}};
+}
 
 /// Leaves the host time to tell a worker what is missing before that worker gives up by itself.
-base::Nanoseconds with_margin(base::Nanoseconds patience) { return patience - std::min<base::Nanoseconds>(patience / 10, std::chrono::seconds(1)); }
+base::Nanoseconds with_margin(base::Nanoseconds patience) {
+  return patience - std::min<base::Nanoseconds>(patience / 10, std::chrono::seconds(1));
+}
 
 }  // namespace
 
@@ -103,7 +107,7 @@ absl::Status RendezvousHost::seat_guest(base::Fd fd, std::string peer, std::span
     (void)net::send_message(fd.get(), encode(error_message(message.status())), soon(), peer);
     return absl::OkStatus();
   }
-  if (message->kind == RendezvousMessage::Kind::kError && greeting != nullptr && greeting->epoch == options_.epoch) {
+  if (message->kind == RendezvousMessage::Kind::kError && (greeting == nullptr || greeting->epoch == options_.epoch)) {
     return message->status;
   }
   const bool one_worker = message->kind == RendezvousMessage::Kind::kWorker && message->workers.size() == 1;
@@ -114,17 +118,21 @@ absl::Status RendezvousHost::seat_guest(base::Fd fd, std::string peer, std::span
   if (worker.job != options_.job_id || worker.epoch != options_.epoch) {
     // Another job's worker, or one left over from an earlier ring: not of this ring, so no reason to end it.
     const absl::Status refusal = base::error(absl::StatusCode::kFailedPrecondition,
-                                             "rank {} belongs to job '{}' epoch {}, but the rendezvous at {} is of job '{}' epoch {}: check MAYPOLE_RENDEZVOUS and MAYPOLE_JOB_ID",
+                                             "rank {} belongs to job '{}' epoch {}, but the rendezvous at {} is of job '{}' epoch {}: "
+                                             "check MAYPOLE_RENDEZVOUS and MAYPOLE_JOB_ID",
                                              worker.rank, worker.job, worker.epoch, where_, options_.job_id, options_.epoch);
     (void)net::send_message(fd.get(), encode(error_message(refusal)), soon(), peer);
     return absl::OkStatus();
   }
   absl::Status fault;
   if (worker.num_ranks != options_.num_ranks) {
-    fault = base::error(absl::StatusCode::kFailedPrecondition, "rank {} on {} was told that there are {} ranks, rank 0 that there are {}: start all workers with the same size (WORLD_SIZE)",
-                        worker.rank, worker.host(), worker.num_ranks, options_.num_ranks);
+    fault = base::error(
+        absl::StatusCode::kFailedPrecondition,
+        "rank {} on {} was told that there are {} ranks, rank 0 that there are {}: start all workers with the same size (WORLD_SIZE)",
+        worker.rank, worker.host(), worker.num_ranks, options_.num_ranks);
   } else if (table_[static_cast<std::size_t>(worker.rank)].num_ranks > 0) {
-    fault = base::error(absl::StatusCode::kFailedPrecondition, "rank {} came twice, from {} and from {} on {}: every worker needs a rank of its own (RANK)", worker.rank,
+    fault = base::error(absl::StatusCode::kFailedPrecondition,
+                        "rank {} came twice, from {} and from {} on {}: every worker needs a rank of its own (RANK)", worker.rank,
                         rank_name(worker.rank), peer, worker.host());
   }
   if (!fault.ok()) {
@@ -152,11 +160,13 @@ absl::Status RendezvousHost::missing_error(const net::ProvingAcceptor& acceptor)
       missing.push_back(static_cast<int>(&worker - table_.data()));
     }
   }
-  std::string text = fmt::format("{} {} of {} did not come to rank 0 at {} ({}) in time: check that {} started and can reach this address and port",
-                                 missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), options_.num_ranks, where_, table_[0].host(),
-                                 missing.size() == 1 ? "it" : "they");
+  std::string text =
+      fmt::format("{} {} of {} did not come to rank 0 at {} ({}) in time: check that {} started and can reach this address and port",
+                  missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), options_.num_ranks, where_, table_[0].host(),
+                  missing.size() == 1 ? "it" : "they");
   if (acceptor.num_refused() > 0) {
-    text += fmt::format("; {} connections were refused for a wrong secret, the last from {}", acceptor.num_refused(), acceptor.last_refused());
+    text +=
+        fmt::format("; {} connections were refused for a wrong secret, the last from {}", acceptor.num_refused(), acceptor.last_refused());
   }
   const net::SocketAddress listening = net::local_address_of(listener_);
   if (listening.is_loopback()) {
@@ -199,8 +209,10 @@ absl::Status RendezvousHost::await_links() {
     }
     const int ready = ::poll(entries.data(), entries.size(), net::poll_timeout(deadline_));
     if (ready == 0 && net::poll_timeout(deadline_) == 0) {
-      return base::error(absl::StatusCode::kDeadlineExceeded, "{} {} came to the rendezvous but did not connect the ring in time: check that workers reach each other's addresses",
-                         ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+      return base::error(
+          absl::StatusCode::kDeadlineExceeded,
+          "{} {} came to the rendezvous but did not connect the ring in time: check that workers reach each other's addresses",
+          ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
     }
     for (std::size_t i = 0; ready > 0 && i < entries.size(); ++i) {
       if (entries[i].revents != 0) {

@@ -34,9 +34,8 @@ class RendezvousHost {
  private:
   struct Seat {
     base::Fd fd;
-    std::string peer;   // for people
+    std::string peer;  // for people
     bool linked = false;
-    std::string name() const { return peer; }
   };
 
   void host();
@@ -52,11 +51,11 @@ class RendezvousHost {
   const ConnectOptions options_;
   const int listener_;
   const std::string where_;
-  base::TimePoint deadline_;        // the earliest of all workers'
-  std::vector<Seat> seats_;         // [rank]; no fd: not here yet
-  RingTable table_;                 // [rank]
-  std::string reached_at_;          // this host's address as guests see it
-  std::jthread thread_;             // last: the members above outlive it
+  base::TimePoint deadline_;  // the earliest of all workers'
+  std::vector<Seat> seats_;   // [rank]; no fd: not here yet
+  RingTable table_;           // [rank]
+  std::string reached_at_;    // this host's address as guests see it
+  std::jthread thread_;       // last: the members above outlive it
 };
 
 }  // namespace maypole::comm
