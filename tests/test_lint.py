@@ -90,6 +90,15 @@ def test_text_refuses_a_path_of_one_machine(tree: Path, folder: str) -> None:
     assert "docs/x.md:1" in text
 
 
+def test_text_refuses_a_link_that_leads_nowhere(tree: Path) -> None:
+    write(tree / "docs/x.md", "[a](../maypole/base/status.h) [b](https://example.org/none) [c](#part)\n")
+    assert run("check_text.py", tree)[0] == 0
+    write(tree / "docs/x.md", "\n![d](gone.svg)\n")
+    code, text = run("check_text.py", tree)
+    assert code == 1
+    assert "docs/x.md:2: the link leads to gone.svg" in text
+
+
 @pytest.mark.skipif(shutil.which("clang-tidy-19") is None, reason="clang-tidy-19 comes with `make lint`")
 def test_tidy_finds_a_wrong_name_and_a_lock_not_held_and_remembers_what_is_clean(tree: Path) -> None:
     shutil.copytree(ROOT / "tools", tree / "tools", ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each source file opens with its licence line, and no file names a folder of somebody's machine."""
+"""Each source file opens with its licence line, no file names a folder of somebody's machine, and links in documents lead somewhere."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ SOURCES = (".h", ".cc", ".py", ".pyi", ".sh", ".cmake", "CMakeLists.txt", "Makef
 SPDX = re.compile(r"^(//|#) SPDX-License-Identifier: Apache-2\.0$")
 # An absolute path into a personal or working folder; written in pieces, so that this file does not find itself.
 MACHINE_PATH = re.compile(r"(?<![\w.~)}\]/*$-])/" + "(work|root|home)" + r"(/|\b(?!\.))")
+# [text](target) and ![text](target) of Markdown, where the target is a file of the tree.
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 
 
 def check(root: Path) -> list[str]:
@@ -28,6 +30,10 @@ def check(root: Path) -> list[str]:
         for number, line in enumerate(content, 1):
             if found := MACHINE_PATH.search(line):
                 problems.append(f"{path}:{number}: '{found[0]}' is a path of one machine: derive it, or take it as an argument")
+            if path.suffix == ".md":
+                for target in LINK.findall(line):
+                    if not (root / path.parent / target).exists():
+                        problems.append(f"{path}:{number}: the link leads to {target}, which does not exist")
     return problems
 
 
