@@ -10,6 +10,8 @@ target_compile_options(maypole_flags INTERFACE -Wall -Wextra -Wconversion -Wno-s
 
 # All that `ctest -L sanitize` needs.
 add_custom_target(sanitize_tests)
+# All headers that the build writes; clang-tidy needs them before it can read the sources.
+add_custom_target(generated_headers)
 
 function(maypole_library name)
   cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES;DEPENDS;PRIVATE" ${ARGN})
