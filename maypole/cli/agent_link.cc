@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/agent_link.h"
+
+#include "maypole/base/status.h"
+#include "maypole/cli/launcher_template.h"
+#include "maypole/net/address.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+namespace maypole::cli {
+
+namespace {
+
+constexpr const char* kDefaultLauncher = "ssh {host} {command}";
+
+bool is_number(const std::string& address) { return net::SocketAddress::parse(address, 0).ok(); }
+
+std::string address_of(const HostEntry& host, bool alone) {
+  if (!host.address.empty()) {
+    return host.address;
+  }
+  if (alone) {
+    return "127.0.0.1";
+  }
+  return host.name.substr(host.name.find('@') + 1);  // user@host, as ssh takes it
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<AgentLink>> plan_agents(const std::vector<HostWorkers>& places, const std::string& launcher,
+                                                   const std::string& program) {
+  const bool all_here =
+      launcher.empty() && std::ranges::all_of(places, [](const HostWorkers& place) { return is_this_machine(place.host); });
+  std::vector<AgentLink> agents;
+  for (const HostWorkers& place : places) {
+    AgentLink& agent = agents.emplace_back();
+    agent.place = place;
+    agent.address = address_of(place.host, all_here || places.size() == 1);
+    agent.direct = launcher.empty() && is_this_machine(place.host);
+    agent.command = {program, "agent"};
+    if (agent.direct) {
+      continue;
+    }
+    if (!is_shell_safe(program)) {
+      return base::error(absl::StatusCode::kInvalidArgument,
+                         "the path of this program, '{}', holds characters that a remote shell would change: install it elsewhere",
+                         program);
+    }
+    MAYPOLE_ASSIGN_OR_RETURN(agent.command,
+                             expand_launcher(launcher.empty() ? kDefaultLauncher : launcher, place.host.name, agent.command));
+  }
+  if (!all_here && launcher.empty() && agents.size() > 1 && is_loopback(agents[0].address)) {
+    return base::error(
+        absl::StatusCode::kInvalidArgument,
+        "rank 0 runs on '{}', whose address {} the other hosts cannot reach: write {}=ADDRESS:{} with the address that they see",
+        agents[0].place.host.name, agents[0].address, agents[0].place.host.name, agents[0].place.host.slots);
+  }
+  return agents;
+}
+
+std::string bind_address(const AgentLink& agent) { return is_number(agent.address) ? agent.address : ""; }
+
+absl::Status start_agent(AgentLink& agent) {
+  net::ChildOptions options;
+  options.command = agent.command;
+  options.environment = net::current_environment();
+  options.standard_input = net::Stdio::kPipe;
+  options.standard_output = net::Stdio::kPipe;
+  // A launcher program stays with the terminal, where ssh asks for passwords; the terminal's signals go to the workers through us.
+  options.new_session = agent.direct;
+  options.ignored_signals = {SIGINT, SIGQUIT, SIGHUP, SIGTERM};
+  MAYPOLE_ASSIGN_OR_RETURN(agent.child, net::start_child(options));
+  set_non_blocking(agent.child.input.get());
+  set_non_blocking(agent.child.output.get());
+  return absl::OkStatus();
+}
+
+}  // namespace maypole::cli

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "maypole/base/units.h"
+#include "maypole/cli/hosts.h"
+#include "maypole/cli/messages.h"
+#include "maypole/net/child_process.h"
+
+#include <absl/status/status.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace maypole::cli {
+
+/// The launcher's end of one agent.
+struct AgentLink {
+  enum class State {
+    kStarting,  // has not answered yet
+    kReady,     // waits for the others
+    kRunning,
+    kDone,  // all its workers have ended, nothing is left
+    kLost,
+  };
+
+  HostWorkers place;
+  std::string address;  // under which the job's other hosts reach this one
+  bool direct = true;   // a child of ours on this machine, without a launcher template
+  std::vector<std::string> command;
+  net::Child child;
+  std::optional<net::ExitStatus> ended;
+  std::optional<base::TimePoint> ends_by;  // set when it has closed its stream: its process is killed if it lives on
+  MessageReader reader;
+  WriteQueue queue;
+  AgentReady ready;
+  State state = State::kStarting;
+
+  [[nodiscard]] bool over() const { return state == State::kDone || state == State::kLost; }
+  void send(MessageKind kind, std::string_view body) {
+    if (child.input.valid()) {
+      queue.push(encode_message(kind, body));
+    }
+  }
+  /// Closes both pipes; an agent that still lives then ends everything it started.
+  void hang_up() {
+    child.input.reset();
+    child.output.reset();
+  }
+};
+
+/// Decides for each host how its agent is started and how the others reach it. The error names host and remedy.
+[[nodiscard]] absl::StatusOr<std::vector<AgentLink>> plan_agents(const std::vector<HostWorkers>& places, const std::string& launcher,
+                                                                 const std::string& program);
+
+/// Where the agent of rank 0 listens: a numeric address of its own, or every address ("") where others know it by name.
+[[nodiscard]] std::string bind_address(const AgentLink& agent);
+
+/// Starts the agent's process; it reads its spec next.
+[[nodiscard]] absl::Status start_agent(AgentLink& agent);
+
+}  // namespace maypole::cli

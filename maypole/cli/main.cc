@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/agent.h"
+#include "maypole/cli/commit.h"
+#include "maypole/cli/run.h"
+#include "maypole/cli/version.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+int main(int argc, char** argv) {
+  using namespace maypole::cli;
+  constexpr int kWrongUse = 2;
+  // What follows `--` belongs to the job and is not for the parser to look at.
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const auto dashes = std::ranges::find(arguments, "--");
+  std::vector<std::string> command(dashes == arguments.end() ? dashes : dashes + 1, arguments.end());
+  arguments.erase(dashes, arguments.end());
+
+  CLI::App app("Maypole trains data-parallel jobs as fast as the links between their workers allow.", "maypole");
+  app.set_version_flag("--version", fmt::format("maypole {} ({})", kVersion, kCommit));
+  app.require_subcommand(1);
+  if (!arguments.empty() && !arguments[0].starts_with("-") && arguments[0] != "run" && arguments[0] != "agent") {
+    fmt::print(stderr, "maypole: '{}' is not a subcommand: see `maypole --help`\n", arguments[0]);
+    return kWrongUse;
+  }
+  const std::function<int()> run = add_run(app, std::move(command));
+  const CLI::App* agent = app.add_subcommand("agent", "Start the workers of one host for `maypole run`")->group("");
+  std::ranges::reverse(arguments);  // as the parser wants them
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      return app.exit(error);  // --help and --version
+    }
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    fmt::print(stderr, "maypole{}{}: {}\n", chosen.empty() ? "" : " ", chosen.empty() ? "" : chosen.front()->get_name(), error.what());
+    return kWrongUse;
+  }
+  return agent->parsed() ? run_agent() : run();
+}

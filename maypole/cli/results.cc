@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/results.h"
+
+#include "maypole/base/status.h"
+#include "maypole/cli/commit.h"
+
+#include <nlohmann/json.hpp>
+
+namespace maypole::cli {
+
+void Results::add_timeline(int rank, std::string_view part, const std::string& host, const std::string& machine) {
+  RankTimeline& timeline = timelines_[rank];
+  timeline.json += part;
+  timeline.host = host;
+  timeline.machine = machine;
+}
+
+int Results::write(const std::string& report_file, const std::string& timeline_file, const std::map<int, std::string>& hosts,
+                   JobOutput& output) {
+  bool good = true;
+  std::map<int, pipeline::Report> reports;
+  for (const auto& [rank, text] : reports_) {
+    auto report = parse_report(text);
+    if (report.ok()) {
+      reports[rank] = std::move(report).value();
+    } else {
+      output.say(fmt::format("maypole: the report of rank {} is damaged: {}\n", rank, base::message(report.status())));
+    }
+  }
+  if (!reports.empty()) {
+    merged_ = merge_reports(reports);
+    output.say(report_table(*merged_) + slow_ranks(reports, hosts));
+  }
+  const auto save = [&](const char* option, const std::string& file, const absl::StatusOr<std::string>& text) {
+    if (file.empty()) {
+      return;
+    }
+    if (absl::IsNotFound(text.status())) {
+      output.say(
+          fmt::format("maypole: {} {} is not written: no worker measured anything (a script measures by maypole.DistributedOptimizer)\n",
+                      option, file));
+      return;
+    }
+    const absl::Status status = text.ok() ? write_file(file, *text) : text.status();
+    if (!status.ok()) {
+      output.say(fmt::format("maypole: {}: {}\n", option, base::message(status)));
+      good = false;
+    }
+  };
+  const absl::Status nothing = absl::NotFoundError("");
+  save("--report", report_file, merged_ ? absl::StatusOr<std::string>(report_json(*merged_, describe_machine(), kCommit)) : nothing);
+  save("--timeline", timeline_file,
+       timelines_.empty() || timeline_file.empty() ? absl::StatusOr<std::string>(nothing) : merge_timelines(timelines_));
+  return good ? 0 : 1;
+}
+
+std::string Results::summary_json(const Summary& summary) const {
+  nlohmann::ordered_json object;
+  object["job_id"] = summary.job_id;
+  object["exit_code"] = summary.exit_code;
+  object["seconds"] = summary.seconds;
+  object["world_size"] = summary.world_size;
+  object["failed_rank"] = summary.failed_rank ? nlohmann::ordered_json(*summary.failed_rank) : nlohmann::ordered_json();
+  object["failed_host"] = summary.failed_host.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(summary.failed_host);
+  object["report"] = merged_ ? nlohmann::ordered_json::parse(report_json(*merged_, describe_machine(), kCommit)) : nlohmann::ordered_json();
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace maypole::cli

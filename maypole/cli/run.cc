@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/run.h"
+
+#include "maypole/base/status.h"
+#include "maypole/base/units.h"
+#include "maypole/cli/agent_link.h"
+#include "maypole/cli/hosts.h"
+#include "maypole/cli/job_report.h"
+#include "maypole/cli/launch.h"
+#include "maypole/cli/launcher_template.h"
+
+#include <net/if.h>
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+namespace maypole::cli {
+
+namespace {
+
+constexpr int kWrongUse = 2;
+constexpr int kMaxWorkers = 4096;
+
+/// The options as they were written.
+struct Written {
+  int num_workers = 0;  // 0 = not given
+  std::string hosts;
+  std::string launcher;
+  std::string schedule;
+  std::string backend;
+  std::string bandwidth;
+  std::string interface;
+  std::string transport;
+  std::string timeout;
+  std::vector<std::string> environment;
+  RunOptions run;
+};
+
+/// Puts the flag in front, so that the one line says what to change.
+absl::Status for_flag(const char* flag, const absl::Status& status) {
+  return status.ok() ? status : base::error(absl::StatusCode::kInvalidArgument, "{}: {}", flag, base::message(status));
+}
+
+absl::Status add_variables(Written& written) {
+  for (const std::string& variable : written.environment) {
+    const std::size_t equals = variable.find('=');
+    const std::string name = variable.substr(0, equals);
+    const char* own = ::getenv(name.c_str());
+    if (name.empty() || (equals == std::string::npos && own == nullptr)) {
+      return base::error(absl::StatusCode::kInvalidArgument, "--env: '{}' is neither NAME=VALUE nor the name of a variable that is set",
+                         variable);
+    }
+    written.run.settings[name] = equals == std::string::npos ? own : variable.substr(equals + 1);
+  }
+  const std::pair<const char*, const std::string&> settings[] = {
+      {"MAYPOLE_SCHEDULE", written.schedule},   {"MAYPOLE_BACKEND", written.backend},     {"MAYPOLE_BANDWIDTH", written.bandwidth},
+      {"MAYPOLE_INTERFACE", written.interface}, {"MAYPOLE_TRANSPORT", written.transport}, {"MAYPOLE_TIMEOUT", written.timeout}};
+  for (const auto& [name, value] : settings) {
+    if (!value.empty()) {
+      written.run.settings[name] = value;
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Checks what can be wrong before anything is started, and makes the plan.
+absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
+  RunOptions& run = written.run;
+  if (run.command.empty()) {
+    return base::error(absl::StatusCode::kInvalidArgument, "no command: write it after --, as in `maypole run -n 2 -- python3 train.py`");
+  }
+  if (!written.bandwidth.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--bandwidth", base::parse_bandwidth(written.bandwidth).status()));
+  }
+  if (!written.timeout.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--timeout", base::parse_duration(written.timeout).status()));
+  }
+  if (!run.report.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--report", check_writable(run.report)));
+  }
+  if (!run.timeline.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--timeline", check_writable(run.timeline)));
+  }
+  if (!written.launcher.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--launcher", check_launcher(written.launcher)));
+  }
+  MAYPOLE_RETURN_IF_ERROR(add_variables(written));
+  std::vector<HostEntry> hosts;
+  if (!written.hosts.empty()) {
+    auto parsed = parse_hosts(written.hosts);
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--hosts", parsed.status()));
+    hosts = std::move(parsed).value();
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(const std::vector<HostWorkers> places, place_workers(hosts, written.num_workers));
+  std::error_code failed;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+  auto agents = plan_agents(places, written.launcher, program);
+  MAYPOLE_RETURN_IF_ERROR(for_flag("--hosts", agents.status()));
+  const bool all_here = std::ranges::all_of(*agents, [](const AgentLink& agent) { return agent.direct; });
+  if (all_here && !written.interface.empty() && ::if_nametoindex(written.interface.c_str()) == 0) {
+    return base::error(absl::StatusCode::kInvalidArgument, "--interface: this machine has no interface '{}'", written.interface);
+  }
+  return agents;
+}
+
+}  // namespace
+
+std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
+  CLI::App* run = app.add_subcommand("run", "Run one job: start its workers here or on hosts, and end with its exit code");
+  run->prefix_command();                       // from the first word that is not an option on, everything belongs to the command
+  auto written = std::make_shared<Written>();  // shared with the function that outlives this one
+  written->run.command = std::move(command);
+  run->footer("The command and its arguments follow, best after `--`:\n  maypole run -n 2 -- python3 train.py");
+  run->add_option("-n", written->num_workers, "Number of workers; default: all slots of --hosts, or 1")->check(CLI::Range(1, kMaxWorkers));
+  run->add_option("--hosts", written->hosts, "name[=address]:slots,...; filled in order; default: this machine");
+  run->add_option("--launcher", written->launcher,
+                  "How to start a program on a host; {host} is its name, {command} the program; default: directly here, `ssh {host} "
+                  "{command}` elsewhere");
+  run->add_option("--schedule", written->schedule, "sync, wfbp, dear or weave; overrides what the script says")
+      ->check(CLI::IsMember({"sync", "wfbp", "dear", "weave"}));
+  run->add_option("--backend", written->backend, "native or c10d; overrides what the script says")
+      ->check(CLI::IsMember({"native", "c10d"}));
+  run->add_option("--bandwidth", written->bandwidth, "Pace every ring edge to this rate, as 200Mbps");
+  run->add_option("--interface", written->interface, "Network interface of the ring; default: the one that routes to the peers");
+  run->add_option("--transport", written->transport, "auto, shm or tcp; default: auto, shared memory within a host entry")
+      ->check(CLI::IsMember({"auto", "shm", "tcp"}));
+  run->add_option("--report", written->run.report, "Write what communication cost, as JSON");
+  run->add_option("--timeline", written->run.timeline, "Write a trace of every worker for Perfetto");
+  run->add_option("--timeout", written->timeout, "How late a live peer may be before the others give up, as 30min (the default)");
+  run->add_option("--env", written->environment, "NAME=VALUE for every worker, or NAME to pass on this machine's; may be repeated")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
+  return [run, written] {
+    const std::vector<std::string> rest = run->remaining();
+    written->run.command.insert(written->run.command.begin(), rest.begin(), rest.end());
+    absl::StatusOr<std::vector<AgentLink>> agents = check(*written);
+    if (!agents.ok()) {
+      fmt::print(stderr, "maypole run: {}\n", base::message(agents.status()));
+      return kWrongUse;
+    }
+    return launch(written->run, std::move(agents).value());
+  };
+}
+
+}  // namespace maypole::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace maypole::cli {
+
+/// Adds the subcommand `run`. `command` is what follows `--`, filled in before parsing; the returned function runs the subcommand after
+/// parsing and gives the exit code.
+[[nodiscard]] std::function<int()> add_run(CLI::App& app, std::vector<std::string> command);
+
+}  // namespace maypole::cli
