@@ -29,7 +29,7 @@ bench: bench-collectives bench-training bench-memory
 bench-collectives bench-training bench-memory: bench-%: build
 	@tools/setup.sh bench
 	@mkdir -p bench
-	@$(PYTHON) benchmarks/bench_$*.py
+	@$(PYTHON) -m benchmarks.bench_$*
 
 clean:
 	rm -rf build build-asan build-tsan build-tidy python/maypole/_core*.so demo-out

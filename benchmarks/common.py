@@ -82,6 +82,7 @@ def run_checked(command: list[str], what: str, timeout: float, **options) -> str
             raise RuntimeError(f"{what} did not end within {timeout:.0f} s; its last output:\n{output[-2000:]}") from None
         raise
     if process.returncode:
+        output = "\n".join(line for line in output.splitlines() if "RESULT {" not in line)
         raise RuntimeError(f"{what} ended with code {process.returncode}:\n{output[-3000:]}")
     return output
 
