@@ -38,10 +38,10 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """6 blocks of width 384 on sequences of 64: 10.9 M parameters (43.5 MB), spread evenly."""
 
-    def __init__(self):
+    def __init__(self, blocks: int = BLOCKS):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(SEQUENCE, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(BLOCKS)))
+        self.blocks = nn.Sequential(*(Block() for _ in range(blocks)))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
