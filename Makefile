@@ -26,8 +26,9 @@ lint:
 
 bench: bench-collectives bench-training bench-memory
 
-bench-collectives bench-training bench-memory: bench-%: build
-	@tools/setup.sh bench
+bench-collectives bench-training bench-memory: bench-%:
+	@tools/setup.sh build bench
+	@tools/build.sh
 	@mkdir -p bench
 	@$(PYTHON) -m benchmarks.bench_$*
 

@@ -199,7 +199,7 @@ def print_table(rows: list[dict]) -> None:
     memory = {row["peer"]: row for row in rows if row["workers"] == 2}
     for peer, row in memory.items():
         print(f"{peer:20} peak {row['peak_bytes'] / 1e6:7.1f} MB a worker above {row['base_bytes'] / 1e6:.0f} MB of Python and torch, "
-              f"{row['peak_bytes'] / row['parameters']:.2f} bytes a parameter; both workers' proportional share {row['pss_bytes'] / 1e6:.0f} MB")
+              f"{row['peak_bytes'] / row['parameters']:.2f} bytes a parameter; proportional share of both {row['pss_bytes'] / 1e6:.0f} MB")
     if {"ddp", "maypole-sharded"} <= memory.keys():
         met = all(memory["maypole-sharded"][field] < memory["ddp"][field] for field in ("peak_bytes", "pss_bytes"))
         print(f"{'met   ' if met else 'MISSED'} sharded below DDP with gradient_as_bucket_view")
@@ -207,8 +207,9 @@ def print_table(rows: list[dict]) -> None:
     if len(single) == 2:
         plain, ours = single["plain"], single["maypole-one"]
         met = ours["iteration_s"] - plain["iteration_s"] <= max(plain["spread_s"], 0.01 * plain["iteration_s"])
-        print(f"{'met   ' if met else 'MISSED'} world of one: {ours['iteration_s'] * 1e3:.1f} ms an iteration against {plain['iteration_s'] * 1e3:.1f} ms of plain "
-              f"PyTorch ({100 * (ours['iteration_s'] / plain['iteration_s'] - 1):+.1f} %, quartiles {plain['spread_s'] * 1e3:.1f} ms apart), "
+        slower = 100 * (ours["iteration_s"] / plain["iteration_s"] - 1)
+        print(f"{'met   ' if met else 'MISSED'} world of one: {ours['iteration_s'] * 1e3:.1f} ms an iteration against "
+              f"{plain['iteration_s'] * 1e3:.1f} ms of plain PyTorch ({slower:+.1f} %, quartiles {plain['spread_s'] * 1e3:.1f} ms apart), "
               f"peak {ours['peak_bytes'] / 1e6:.0f} against {plain['peak_bytes'] / 1e6:.0f} MB")
 
 

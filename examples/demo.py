@@ -92,12 +92,13 @@ def main() -> None:
 
     slowest = results["sync"][0]["iteration_s"]
     print(f"\n{remark}\n")
-    print(f"{'schedule':9} {'s/iteration':>11} {'F+B s':>8} {'RS s':>8} {'AG s':>8} {'exposed s':>10} {'bound s':>8} {'of bound':>9} {'speed-up':>9} {'test accuracy':>14}")
+    print(f"{'schedule':9} {'s/iteration':>11} {'F+B s':>8} {'RS s':>8} {'AG s':>8} {'exposed s':>10} {'bound s':>8} {'of bound':>9} "
+          f"{'speed-up':>9} {'test accuracy':>14}")
     for schedule, (report, accuracy) in results.items():
         iteration = report["iteration_s"]
         print(f"{schedule:9} {iteration:11.4f} {report['forward_s'] + report['backward_s']:8.4f} {report['reduce_scatter_s']:8.4f} "
-              f"{report['all_gather_s']:8.4f} {report['exposed_s']:10.4f} {report['bound_s']:8.4f} {100 * report['bound_s'] / iteration:7.1f} % "
-              f"{slowest / iteration:8.2f}x {accuracy:12.1f} %")
+              f"{report['all_gather_s']:8.4f} {report['exposed_s']:10.4f} {report['bound_s']:8.4f} "
+              f"{100 * report['bound_s'] / iteration:7.1f} % {slowest / iteration:8.2f}x {accuracy:12.1f} %")
     print(f"\nBoth workers' timelines, two iterations of each schedule on one scale: {picture}")
     print(f"The same for a trace viewer such as Perfetto: {arguments.out}/*.timeline.json; reports and logs lie beside them.")
     print(f"Took {time.monotonic() - began:.0f} s.")

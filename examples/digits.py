@@ -8,12 +8,11 @@
 import argparse
 import time
 
+import maypole.torch as maypole
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-import maypole.torch as maypole
 
 
 def conv(inputs: int, outputs: int) -> nn.Sequential:
@@ -75,9 +74,9 @@ def main() -> None:
             optimizer.step()
             scheduler.step()
             total += loss.item()
-        seconds = (time.perf_counter() - start) / len(loader)
+        milliseconds = (time.perf_counter() - start) / len(loader) * 1e3
         if maypole.rank() == 0:
-            print(f"epoch {epoch + 1:2}/{arguments.epochs}  loss {total / len(loader):.4f}  {seconds * 1e3:.0f} ms an iteration", flush=True)
+            print(f"epoch {epoch + 1:2}/{arguments.epochs}  loss {total / len(loader):.4f}  {milliseconds:.0f} ms an iteration", flush=True)
 
     right = accuracy(model, test)  # the same on every worker: weights and BatchNorm's buffers are
     if maypole.rank() == 0:

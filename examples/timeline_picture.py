@@ -85,7 +85,9 @@ def make_panel(title: str, path: Path, iterations: int = 2) -> Panel:
     panel = Panel(title, iteration_ends=[time - begin for time in chosen[1:]])
     for rank, spans in sorted(workers.items()):
         panel.workers[rank] = [
-            Span(s.kind, s.track, max(s.begin, begin) - begin, min(s.end, end) - begin, s.name) for s in spans if s.begin < end and s.end > begin
+            Span(s.kind, s.track, max(s.begin, begin) - begin, min(s.end, end) - begin, s.name)
+            for s in spans
+            if s.begin < end and s.end > begin
         ]
     return panel
 
@@ -121,7 +123,8 @@ def draw(panels: list[Panel], heading: str, remark: str) -> str:
             previous = end
         y += PANEL_GAP
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + RIGHT}" height="{y + 30}" font-family="sans-serif" font-size="13">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + RIGHT}" height="{y + 30}" '
+        'font-family="sans-serif" font-size="13">\n'
         "<style>.title{font-weight:bold;font-size:15px}.small{font-size:11px;fill:#333}</style>\n"
         '<defs><pattern id="waiting" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<rect width="6" height="6" fill="#e8e8e8"/><line x1="0" y1="0" x2="0" y2="6" stroke="#555" stroke-width="2"/></pattern></defs>\n'
