@@ -1,56 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/comm/connections.h"
 
-#include "maypole/base/status.h"
-#include "maypole/net/socket.h"
+#include "maypole/comm/connections_testing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 
 #include <algorithm>
-#include <thread>
 
 namespace maypole::comm {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::SizeIs;
-
-base::TimePoint later() { return std::chrono::steady_clock::now() + std::chrono::seconds(30); }
-
-/// A listener on a port of the kernel's choice, as a launcher would hand it to rank 0.
-base::Fd listen_on(const std::string& host) { return *net::listen_tcp(*net::SocketAddress::parse(host, 0)); }
-
-ConnectOptions options_for(const base::Fd& listener, int rank, int num_ranks) {
-  ConnectOptions options;
-  options.rank = rank;
-  options.num_ranks = num_ranks;
-  options.job_id = "digits";
-  options.secret = "a secret";
-  options.rendezvous = net::local_address_of(listener.get()).to_string();
-  options.rendezvous_listener = rank == 0 ? listener.get() : -1;
-  options.deadline = std::chrono::seconds(30);
-  return options;
-}
-
-/// Forms a ring with one thread a rank; the threads end before this returns.
-std::vector<absl::StatusOr<Connections>> form(const std::vector<ConnectOptions>& all) {
-  std::vector<absl::StatusOr<Connections>> results(all.size());
-  std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = connect_ring(all[i]); });
-  }
-  threads.clear();
-  return results;
-}
-
-std::vector<ConnectOptions> ring_options(const base::Fd& listener, int num_ranks) {
-  std::vector<ConnectOptions> all;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    all.push_back(options_for(listener, rank, num_ranks));
-  }
-  return all;
-}
 
 std::byte label(int from, int lane) { return static_cast<std::byte>(from * kNumLanes + lane); }
 
@@ -173,6 +135,112 @@ std::string shape_name(const ::testing::TestParamInfo<RingShape>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RingShapeTest, ::testing::ValuesIn(all_shapes()), shape_name);
+
+TEST(ConnectionsTest, AWorldOfOneHasNoLinks) {
+  ConnectOptions options;
+  options.job_id = "alone";
+  const auto result = connect_ring(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->ring.members, SizeIs(1));
+  EXPECT_TRUE(result->next.empty() && result->previous.empty() && result->exchange.empty());
+}
+
+TEST(ConnectionsTest, APacedEdgeIsTcpAndSoIsItsExchangeLink) {
+  const base::Fd listener = listen_on("127.0.0.1");
+  auto all = ring_options(listener, 2);
+  all[0].edge_bandwidth = base::Bandwidth{1e6};
+  const auto results = form(all);
+  ASSERT_TRUE(results[0].ok()) << results[0].status();
+  EXPECT_FALSE(results[0]->next[0].shared_memory);
+  EXPECT_TRUE(results[0]->previous[0].shared_memory);
+  EXPECT_FALSE(results[0]->exchange[0].shared_memory);
+  EXPECT_THAT(results[0]->ring.edge_bandwidth, ElementsAre(base::Bandwidth{1e6}, base::Bandwidth{}));
+}
+
+TEST(ConnectionsTest, WorkersOfDifferentHostEntriesAreLinkedByTcp) {
+  const base::Fd listener = listen_on("127.0.0.1");
+  auto all = ring_options(listener, 4);
+  for (ConnectOptions& options : all) {
+    options.host = options.rank < 2 ? "a" : "b";
+  }
+  const auto results = form(all);
+  for (const auto& result : results) {
+    ASSERT_TRUE(result.ok()) << result.status();
+  }
+  EXPECT_TRUE(results[0]->next[0].shared_memory);
+  EXPECT_FALSE(results[1]->next[0].shared_memory);
+  EXPECT_TRUE(results[2]->next[0].shared_memory);
+  EXPECT_FALSE(results[3]->next[0].shared_memory);
+  EXPECT_EQ(results[0]->ring.members[3].host, "b");
+}
+
+TEST(ConnectionsTest, RankZeroBindsTheRendezvousItselfWhenNoneIsInherited) {
+  base::Fd listener = listen_on("127.0.0.1");
+  auto all = ring_options(listener, 3);
+  all[0].rendezvous_listener = -1;
+  listener.reset();  // the port is free again
+  expect_ring(form(all), true);
+}
+
+TEST(ConnectionsTest, ANameServesAsRendezvous) {
+  base::Fd listener = listen_on("127.0.0.1");
+  const std::uint16_t port = net::local_address_of(listener.get()).port();
+  auto all = ring_options(listener, 2);
+  for (ConnectOptions& options : all) {
+    options.rendezvous = fmt::format("localhost:{}", port);
+    options.rendezvous_listener = -1;
+  }
+  listener.reset();
+  expect_ring(form(all), true);
+}
+
+TEST(ConnectionsTest, AListenerOnAllAddressesLearnsWhereItWasReached) {
+  const base::Fd listener = listen_on("0.0.0.0");
+  auto all = ring_options(listener, 3);
+  for (ConnectOptions& options : all) {
+    options.rendezvous = fmt::format("127.0.0.1:{}", net::local_address_of(listener.get()).port());
+    options.transport = TransportChoice::kTcp;
+  }
+  const auto results = form(all);
+  expect_ring(results, false);
+  EXPECT_EQ(results[1]->ring.members[0].address, "127.0.0.1");
+}
+
+TEST(ConnectionsTest, TheInterfaceDecidesTheAddress) {
+  const base::Fd listener = listen_on("127.0.0.1");
+  auto all = ring_options(listener, 2);
+  for (ConnectOptions& options : all) {
+    options.interface = "lo";
+    options.transport = TransportChoice::kTcp;
+  }
+  const auto results = form(all);
+  expect_ring(results, false);
+  EXPECT_EQ(results[0]->ring.members[1].address, "127.0.0.1");
+}
+
+TEST(ConnectionsTest, OneListenerServesRingAfterRing) {
+  const base::Fd listener = listen_on("127.0.0.1");
+  auto all = ring_options(listener, 3);
+  std::vector<std::jthread> threads;
+  std::vector<std::vector<absl::StatusOr<Connections>>> rings(4);
+  for (auto& ring : rings) {
+    ring.resize(3);
+  }
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    // No rank waits for the others between rings, so that one may be at the next rendezvous already.
+    threads.emplace_back([&, rank] {
+      for (std::size_t i = 0; i < rings.size(); ++i) {
+        ConnectOptions options = all[rank];
+        options.job_id += fmt::format("/{}", i);
+        rings[i][rank] = connect_ring(options);
+      }
+    });
+  }
+  threads.clear();
+  for (const auto& ring : rings) {
+    expect_ring(ring, true);
+  }
+}
 
 }  // namespace
 }  // namespace maypole::comm

@@ -17,6 +17,9 @@ namespace {
 /// For messages that fit into any socket buffer: a peer that cannot take one so long is gone.
 constexpr base::Nanoseconds kSendLimit = std::chrono::seconds(2);
 
+/// How long a forming that has failed still waits for ranks that have not come yet, to tell them why.
+constexpr base::Nanoseconds kLateComerLimit = std::chrono::seconds(2);
+
 base::TimePoint soon() { return std::chrono::steady_clock::now() + kSendLimit; }
 
 RendezvousMessage error_message(absl::Status status) {
@@ -43,15 +46,32 @@ RendezvousHost::RendezvousHost(const ConnectOptions& options, int listener, std:
 }
 
 void RendezvousHost::host() {
-  absl::Status status = gather();
-  if (status.ok()) {
-    status = check_table(table_);
-  }
+  net::ProvingAcceptor acceptor({.listeners = {listener_},
+                                 .credentials = {.secret = options_.secret, .context = "rendezvous"},
+                                 .message_limit = kWorkerMessageLimit});
+  const absl::Status gathered = gather(acceptor);
+  absl::Status status = gathered.ok() ? check_table(table_) : gathered;
   if (status.ok()) {
     tell_all({.kind = RendezvousMessage::Kind::kTable, .status = {}, .workers = table_});
     status = await_links();
   }
   tell_all(status.ok() ? RendezvousMessage{.kind = RendezvousMessage::Kind::kFormed, .status = {}, .workers = {}} : error_message(status));
+  if (!gathered.ok() && gathered.code() != absl::StatusCode::kDeadlineExceeded) {
+    tell_late_comers(acceptor, gathered);
+  }
+}
+
+void RendezvousHost::tell_late_comers(net::ProvingAcceptor& acceptor, const absl::Status& status) {
+  const std::vector<std::byte> bytes = encode(error_message(status));
+  const base::TimePoint end = std::min(deadline_, std::chrono::steady_clock::now() + kLateComerLimit);
+  while (num_met_ < options_.num_ranks) {
+    auto event = acceptor.next(end, {});
+    if (!event.ok() || event->kind != net::ProvingAcceptor::EventKind::kConnection) {
+      return;
+    }
+    (void)net::send_message(event->connection.fd.get(), bytes, soon(), event->connection.peer);
+    ++num_met_;
+  }
 }
 
 int RendezvousHost::num_seated() const {
@@ -63,10 +83,7 @@ std::string RendezvousHost::rank_name(int rank) const {
   return fmt::format("rank {} ({}, {})", rank, worker.host(), seats_[static_cast<std::size_t>(rank)].peer);
 }
 
-absl::Status RendezvousHost::gather() {
-  net::ProvingAcceptor acceptor({.listeners = {listener_},
-                                 .credentials = {.secret = options_.secret, .context = "rendezvous"},
-                                 .message_limit = kWorkerMessageLimit});
+absl::Status RendezvousHost::gather(net::ProvingAcceptor& acceptor) {
   // Rank 0 sits down first. It always does, or closes its seat.
   auto own = net::receive_message(seats_[0].fd.get(), kWorkerMessageLimit, deadline_, "rank 0");
   MAYPOLE_RETURN_IF_ERROR(own.status());
@@ -108,6 +125,7 @@ absl::Status RendezvousHost::seat_guest(base::Fd fd, std::string peer, std::span
     return absl::OkStatus();
   }
   if (message->kind == RendezvousMessage::Kind::kError && (greeting == nullptr || greeting->epoch == options_.epoch)) {
+    ++num_met_;
     return message->status;
   }
   const bool one_worker = message->kind == RendezvousMessage::Kind::kWorker && message->workers.size() == 1;
@@ -124,6 +142,7 @@ absl::Status RendezvousHost::seat_guest(base::Fd fd, std::string peer, std::span
     (void)net::send_message(fd.get(), encode(error_message(refusal)), soon(), peer);
     return absl::OkStatus();
   }
+  ++num_met_;
   absl::Status fault;
   if (worker.num_ranks != options_.num_ranks) {
     fault = base::error(

@@ -4,7 +4,8 @@
 // The meeting at rank 0. One thread of rank 0 hosts it; every worker has a seat, which is a proven connection (rank 0's own is a
 // socket pair, so that it is treated like all others). The host gathers one Worker from each seat, checks that they agree, sends
 // the table to all, then waits until each has linked and tells all that the ring is formed. So either all ranks form the ring, or
-// all get the same error; a seat that closes early, a deadline that passes and a disagreement all end it for everyone at once.
+// all get the same error; a seat that closes early, a deadline that passes and a disagreement all end it for everyone at once
+// (who has not come by then is told so for two seconds more).
 // Strangers (no proof, wrong secret, another job, another epoch) are turned away and disturb nobody.
 
 #include "maypole/comm/connections.h"
@@ -39,7 +40,8 @@ class RendezvousHost {
   };
 
   void host();
-  [[nodiscard]] absl::Status gather();
+  [[nodiscard]] absl::Status gather(net::ProvingAcceptor& acceptor);
+  void tell_late_comers(net::ProvingAcceptor& acceptor, const absl::Status& status);
   [[nodiscard]] absl::Status seat_guest(base::Fd fd, std::string peer, std::span<const std::byte> message, const net::Greeting* greeting);
   [[nodiscard]] absl::Status await_links();
   [[nodiscard]] absl::Status receive_report(int rank);
@@ -54,6 +56,7 @@ class RendezvousHost {
   base::TimePoint deadline_;  // the earliest of all workers'
   std::vector<Seat> seats_;   // [rank]; no fd: not here yet
   RingTable table_;           // [rank]
+  int num_met_ = 0;           // workers of this ring that have come, also those that were the reason to end it
   std::string reached_at_;    // this host's address as guests see it
   std::jthread thread_;       // last: the members above outlive it
 };
