@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings.h"
+
+#include "maypole/pipeline/engine.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace maypole::bindings {
+namespace {
+
+using pipeline::Engine;
+using pipeline::ModelId;
+using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
+
+using Parameter = std::tuple<std::string, std::size_t, int, std::size_t>;  // name, count, dtype, param group
+// lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize
+using Hyper = std::tuple<double, double, double, double, bool, double, double, double, bool>;
+
+std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> memory) { return {to_address(memory.data()), memory.size()}; }
+
+pipeline::OptimizerKind to_optimizer(const std::string& name) {
+  if (name == "sgd") {
+    return pipeline::OptimizerKind::kSgd;
+  }
+  if (name == "adam") {
+    return pipeline::OptimizerKind::kAdam;
+  }
+  return name == "adamw" ? pipeline::OptimizerKind::kAdamW : pipeline::OptimizerKind::kNone;
+}
+
+ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded, const std::string& optimizer,
+                  int num_state_slots, std::size_t group_bytes, bool compress_bfloat16) {
+  std::vector<pipeline::ParameterSpec> specs;
+  specs.reserve(parameters.size());
+  for (const auto& [name, count, dtype, group] : parameters) {
+    specs.push_back({name, count, to_dtype(dtype), group});
+  }
+  pipeline::ModelOptions options;
+  options.schedule = schedule;
+  options.update = sharded ? overlap::UpdateMode::kSharded : overlap::UpdateMode::kReplicated;
+  options.optimizer = to_optimizer(optimizer);
+  options.num_state_slots = num_state_slots;
+  if (group_bytes > 0) {
+    options.fusion.group_bytes = group_bytes;
+  }
+  options.compress_bfloat16 = compress_bfloat16;
+  const nb::gil_scoped_release release;
+  return check(engine.add_model(std::move(specs), options));
+}
+
+void step(Engine& engine, ModelId model, const std::vector<Hyper>& hyper, bool skip) {
+  pipeline::StepOptions options;
+  options.skip = skip;
+  options.hyper.reserve(hyper.size());
+  for (const auto& [lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize] : hyper) {
+    options.hyper.push_back({lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize});
+  }
+  const nb::gil_scoped_release release;
+  check(engine.step(model, options));
+}
+
+nb::dict report(Engine& engine, ModelId model) {
+  const pipeline::Report report = engine.report(model);
+  nb::dict result;
+  result["iterations"] = report.iterations;
+  result["iteration_s"] = report.iteration_s;
+  result["forward_s"] = report.forward_s;
+  result["backward_s"] = report.backward_s;
+  result["reduce_scatter_s"] = report.reduce_scatter_s;
+  result["all_gather_s"] = report.all_gather_s;
+  result["exposed_s"] = report.exposed_s;
+  result["communication_s"] = report.communication_s;
+  result["bound_s"] = report.bound_s;
+  result["schedule"] = report.schedule;
+  result["update"] = report.update;
+  result["world_size"] = report.world_size;
+  nb::list groups;
+  for (const pipeline::GroupReport& group : report.groups) {
+    nb::dict row;
+    row["bytes"] = group.bytes;
+    row["reduce_scatter_s"] = group.reduce_scatter_s;
+    row["all_gather_s"] = group.all_gather_s;
+    row["exposed_s"] = group.exposed_s;
+    groups.append(row);
+  }
+  result["groups"] = groups;
+  return result;
+}
+
+nb::bytes read_state(Engine& engine, ModelId model, std::size_t i, int slot) {
+  std::vector<std::byte> values;
+  {
+    const nb::gil_scoped_release release;
+    values = check(engine.read_state(model, i, slot));
+  }
+  return {reinterpret_cast<const char*>(values.data()), values.size()};
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& module) {
+  nb::class_<Engine>(module, "Engine")
+      .def_prop_ro(
+          "communicator", [](Engine& engine) { return &engine.communicator(); }, nb::rv_policy::reference_internal)
+      .def("add_model", &add_model, nb::arg("parameters"), nb::arg("schedule"), nb::arg("sharded"), nb::arg("optimizer"), nb::arg("num_state_slots"),
+           nb::arg("group_bytes"), nb::arg("compress_bfloat16"))
+      .def("parameter", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.parameter(model, i)); })
+      .def("gradient", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.gradient(model, i)); })
+      .def("state", [](Engine& engine, ModelId model, std::size_t i, int slot) { return address_and_size(engine.state(model, i, slot)); })
+      .def("arenas", &Engine::arenas)
+      .def("plan", &Engine::plan, nb::rv_policy::reference_internal)
+      .def("mark_forward", &Engine::mark_forward)
+      .def("mark_backward", &Engine::mark_backward)
+      .def(
+          "gradient_ready",
+          [](Engine& engine, ModelId model, std::size_t i, std::uintptr_t source) { check(engine.gradient_ready(model, i, to_pointer(source))); },
+          ReleaseGil())
+      .def(
+          "end_backward", [](Engine& engine, ModelId model) { check(engine.end_backward(model)); }, ReleaseGil())
+      .def("step", &step, nb::arg("model"), nb::arg("hyper"), nb::arg("skip") = false)
+      .def(
+          "before_use", [](Engine& engine, ModelId model, std::size_t i) { check(engine.before_use(model, i)); }, ReleaseGil())
+      .def("in_motion", &Engine::in_motion)
+      .def(
+          "synchronize", [](Engine& engine, ModelId model) { check(engine.synchronize(model)); }, ReleaseGil())
+      .def("used", &Engine::used)
+      .def("set_used", &Engine::set_used)
+      .def(
+          "gradient_norm", [](Engine& engine, ModelId model, double norm_type) { return check(engine.gradient_norm(model, norm_type)); },
+          ReleaseGil())
+      .def("scale_gradients", &Engine::scale_gradients)
+      .def(
+          "discard_gradients", [](Engine& engine, ModelId model) { check(engine.discard_gradients(model)); }, ReleaseGil())
+      .def(
+          "flush", [](Engine& engine, ModelId model) { check(engine.flush(model)); }, ReleaseGil())
+      .def("update_count", &Engine::update_count)
+      .def("set_update_count", &Engine::set_update_count)
+      .def("read_state", &read_state)
+      .def(
+          "write_state",
+          [](Engine& engine, ModelId model, std::size_t i, int slot, std::uintptr_t values, std::size_t bytes) {
+            check(engine.write_state(model, i, slot, std::span<const std::byte>(to_pointer(values), bytes)));
+          },
+          ReleaseGil())
+      .def("report", &report)
+      .def(
+          "write_timeline", [](Engine& engine, const std::string& path) { check(engine.write_timeline(path)); }, ReleaseGil())
+      .def(
+          "finalize", [](Engine& engine) { check(engine.finalize()); }, ReleaseGil());
+}
+
+}  // namespace maypole::bindings

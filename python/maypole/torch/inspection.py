@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a DistributedOptimizer looks at before it takes a model: names, what it cannot take, agreement between ranks, rank 0's values."""
+
+import torch
+
+from maypole.errors import UsageError
+from maypole.torch import guard, runtime
+from maypole.torch.collectives import as_bytes, check_agreement
+from maypole.torch.dtypes import REDUCIBLE
+
+_PACK_BYTES = 32 << 20
+
+
+def collect(optimizer, model):
+    """Parameters of the optimizer in the model's order, without repetition and without empty ones; their names; their param groups."""
+    group_of = {}
+    for g, group in enumerate(optimizer.param_groups):
+        for k, parameter in enumerate(group["params"]):
+            group_of[id(parameter)] = (g, k, parameter)
+    parameters, names, groups = [], [], []
+    for name, parameter in model.named_parameters():
+        if id(parameter) in group_of:
+            parameters.append(parameter)
+            names.append(name.replace("_orig_mod.", ""))
+            groups.append(group_of.pop(id(parameter))[0])
+    for g, k, parameter in group_of.values():
+        parameters.append(parameter)
+        names.append(f"param_groups[{g}]['params'][{k}]")
+        groups.append(g)
+    kept = [i for i, parameter in enumerate(parameters) if _is_lazy(parameter) or parameter.numel() > 0]
+    return [parameters[i] for i in kept], [names[i] for i in kept], [groups[i] for i in kept]
+
+
+def _is_lazy(tensor):
+    return isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+
+
+def check(model, parameters, names, engine):
+    """Raises for what cannot be trained rightly, by name."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UsageError(
+                f"module '{name or type(module).__name__}' is a TorchScript module, whose use of parameters cannot be seen; train the "
+                "eager module and script it afterwards"
+            )
+    if not parameters:
+        raise UsageError("the optimizer has no parameters")
+    extents = []
+    for parameter, name in zip(parameters, names):
+        if _is_lazy(parameter):
+            raise UsageError(f"parameter '{name}' has no shape yet; run the model once before the DistributedOptimizer is made")
+        if guard.owner_of(parameter) is not None:
+            raise UsageError(f"parameter '{name}' belongs to another DistributedOptimizer already")
+        if parameter.layout != torch.strided or parameter.dtype not in REDUCIBLE:
+            raise UsageError(f"parameter '{name}' is {parameter.layout} {parameter.dtype}; maypole trains dense real floating-point parameters")
+        if parameter.device.type != engine.device.type:
+            raise UsageError(
+                f"parameter '{name}' is on {parameter.device}, but this back end works on {engine.device.type}; "
+                + ("use maypole.init(backend='c10d')" if engine.takes_addresses else "move the model first")
+            )
+        if not parameter.is_leaf:
+            raise UsageError(f"parameter '{name}' is the result of a computation, not a leaf that can be trained")
+        begin = parameter.data_ptr()
+        span = 1 + sum((length - 1) * abs(stride) for length, stride in zip(parameter.shape, parameter.stride()))
+        extents.append((begin, begin + span * parameter.element_size(), name))
+    extents.sort()
+    for (_, end, name), (begin, _, other) in zip(extents, extents[1:]):
+        if begin < end:
+            raise UsageError(
+                f"parameters '{name}' and '{other}' overlap in memory (tied by .data?); tie them by using one Parameter object in both places"
+            )
+
+
+def agree(model, parameters, names, settings):
+    lines = [f"{name} {parameter.dtype} {tuple(parameter.shape)}" for name, parameter in zip(names, parameters)]
+    lines += [f"{name} {buffer.dtype} {tuple(buffer.shape)}" for name, buffer in model.named_buffers()]
+    check_agreement("the model", lines)
+    check_agreement("the optimizer's settings", settings)
+
+
+def share_values(model, parameters):
+    """Rank 0's parameters and buffers become everyone's, in packs of at most 32 MB."""
+    tensors = {id(tensor): tensor for tensor in (*parameters, *model.parameters(), *model.buffers())}
+    pack, size = [], 0
+    for tensor in tensors.values():
+        if tensor.numel() == 0 or _is_lazy(tensor):
+            continue
+        pack.append(tensor.detach())
+        size += tensor.numel() * tensor.element_size()
+        if size >= _PACK_BYTES:
+            _broadcast_pack(pack)
+            pack, size = [], 0
+    if pack:
+        _broadcast_pack(pack)
+
+
+def _broadcast_pack(pack):
+    transport = runtime.transport()
+    parts = [as_bytes(tensor.contiguous()).to(transport.device) for tensor in pack]
+    flat = torch.cat(parts)
+    transport.broadcast(flat, 0).wait()
+    if runtime.rank() != 0:
+        with torch.no_grad():
+            for tensor, part in zip(pack, flat.split([part.numel() for part in parts])):
+                tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uneven data: a rank whose data has ended goes through the same collective steps as the others, with zero gradients.
+
+Before each collective step (a round, a wait for averages, a step) a rank that still trains says which one comes, by a small all-reduce
+in the user lane that it does not wait for. A rank that has ended waits for these words and goes along, until nobody trains any more.
+All ranks that train must go through equal steps in equal order, as ever; collectives of the script's own are not possible inside.
+"""
+
+import contextlib
+
+import torch
+
+from maypole.errors import UsageError
+from maypole.torch import runtime
+
+_WORDS = ("end", "round", "synchronize", "discard", "step", "norm")
+
+
+@contextlib.contextmanager
+def join(optimizer):
+    rounds = optimizer._rounds
+    if rounds is None:
+        yield
+        return
+    if rounds.sharded:
+        raise UsageError("join() needs update='replicated': with 'sharded', a rank without data still has to step its part")
+    said = []
+
+    def say(name):
+        word, _, detail = name.partition(" ")
+        said[:] = [work for work in said if not work.done()]
+        said.append(_speak(_WORDS.index(word), float(detail or 0)))
+
+    rounds.on_event = say
+    try:
+        yield
+    except BaseException:
+        rounds.on_event = None
+        raise
+    rounds.on_event = None
+    if rounds.model is None:
+        raise UsageError("join(): a rank without a single batch cannot learn the order of the parameters; give each rank at least one")
+    while (heard := _listen()) is not None:
+        _go_along(optimizer, rounds, *heard)
+    optimizer.flush()
+
+
+def _speak(word, detail):
+    # [ranks that train, sum of their words, sum of their details]
+    message = torch.tensor([1.0, float(word), detail], dtype=torch.float64)
+    return runtime.transport().all_reduce(message, False)
+
+
+def _listen():
+    message = torch.zeros(3, dtype=torch.float64)
+    runtime.transport().all_reduce(message, False).wait()
+    training, word, detail = message.tolist()
+    return (_WORDS[round(word / training)], detail / training) if training > 0 else None
+
+
+def _go_along(optimizer, rounds, word, detail):
+    if word == "round":
+        rounds.reduce_nothing()
+    elif word == "synchronize":
+        rounds.synchronize()
+    elif word == "discard":
+        rounds.discard()
+    elif word == "norm":
+        rounds.engine.gradient_norm(rounds.model, detail)
+    else:
+        optimizer.zero_grad_locally()
+        optimizer.step()

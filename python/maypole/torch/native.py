@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine of the native back end, with its memory as tensors."""
+
+import ctypes
+import os
+
+import torch
+
+from maypole import _core
+from maypole.torch.dtypes import NUMBERS
+from maypole.torch.transport import RingTransport
+
+_DTYPES = {number: dtype for dtype, number in NUMBERS.items()}
+
+
+def start(timeout):
+    """Forms the ring that the environment describes. Returns the engine and the transport of user collectives."""
+    core = _core.join_ring(-1.0 if timeout is None else float(timeout), bool(os.environ.get("MAYPOLE_TIMELINE_DIR")))
+    engine = NativeEngine(core)
+    return engine, RingTransport(core.communicator)
+
+
+class NativeEngine:
+    """Calls of an iteration go to the core as they are; what is added here turns addresses into tensors."""
+
+    takes_addresses = True
+    device = torch.device("cpu")
+
+    def __init__(self, core):
+        self._core = core
+        self._dtypes = {}
+        self._memory = {}
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def check_model(self, parameters, names, options):
+        """Everything that the native engine cannot take is refused by the front end."""
+
+    def add_model(self, specs, **options):
+        model = self._core.add_model(specs, **options)
+        self._dtypes[model] = [_DTYPES[spec[2]] for spec in specs]
+        self._memory[model] = self._core.arenas(model)
+        return model
+
+    def parameter_tensor(self, model, i):
+        return self._tensor(model, i, *self._core.parameter(model, i))
+
+    def gradient_tensor(self, model, i):
+        return self._tensor(model, i, *self._core.gradient(model, i))
+
+    def state_tensor(self, model, i, slot):
+        return self._tensor(model, i, *self._core.state(model, i, slot))
+
+    def _tensor(self, model, i, address, size):
+        # The buffer holds the handles of the mappings, the tensor's storage holds the buffer: the memory outlives all tensors.
+        buffer = (ctypes.c_byte * size).from_address(address)
+        buffer.memory = self._memory[model]
+        return torch.frombuffer(buffer, dtype=self._dtypes[model][i])
+
+    def read_state_tensor(self, model, i, slot, dtype):
+        return torch.frombuffer(bytearray(self._core.read_state(model, i, slot)), dtype=dtype)
+
+    def write_state_tensor(self, model, i, slot, values):
+        self._core.write_state(model, i, slot, values.data_ptr(), values.numel() * values.element_size())
+
+    def abort(self, reason):
+        self._core.communicator.abort(reason)
+
+    def close_after_fork(self):
+        self._core.communicator.close_after_fork()

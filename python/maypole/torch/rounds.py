@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From autograd to the engine: which gradient is complete when, and who must wait for what.
+
+A round is one outermost backward outside no_sync(): every group of gradients is reduced once. An iteration is one or more rounds and
+a step. Phases:
+
+    IDLE     after step(); parameters may be in motion, and p.grad is what the script left there
+    OPEN     a backward runs; gradients go to the engine one by one
+    REDUCED  backward has ended; averages are in motion, each p.grad is a guarded view of where its average will be
+    SYNCED   averages are in place, each p.grad is a plain view of it, and step() takes them as the script leaves them
+
+p.grad is always a real tensor or None, as the script left it, so zero_grad of every kind is seen by looking at p.grad when the next
+round begins or at step(): None means discarded, the view means kept, another tensor replaces it.
+
+The first round is special: the order of first use is not known before it ends. Gradients stay where autograd made them; when the
+round ends, the engine lays out the arenas, parameters and gradients move there, and the round is reduced as with `sync`.
+"""
+
+import functools
+import math
+
+import torch
+
+from maypole.errors import MaypoleError, UsageError
+from maypole.torch import guard
+from maypole.torch.collectives import broadcast_object
+from maypole.torch.dtypes import NUMBERS
+
+IDLE, OPEN, REDUCED, SYNCED = range(4)
+
+# Inside, p.grad and p.data_ptr() are read as they are, without asking the guard.
+unguarded = torch._C.DisableTorchFunctionSubclass
+
+
+class Rounds:
+    def __init__(self, engine, parameters, names, param_groups, options, on_set_up):
+        """parameters: of one optimizer, without repetition and without empty ones; param_groups: the index of each one's param group;
+        options: keywords of engine.add_model; on_set_up: called once, when the engine has taken the parameters over."""
+        self.engine = engine
+        self.parameters = parameters  # in forward order once the engine knows them
+        self.names = names
+        self.model = None  # the engine's number for them
+        self.syncing = True  # False inside no_sync()
+        self.phase = IDLE
+        self.fast = False  # an open round in which complete gradients go straight to the engine
+        self.compiled = False  # the model, or a part of it, runs under torch.compile
+        self.on_event = None  # join(): called with the name of each collective step before it
+        self._options = options
+        self._on_set_up = on_set_up
+        self._param_groups = param_groups
+        self._dirty = False  # local gradients were accumulated under no_sync()
+        self._accumulating = False  # this round starts from sums that are in gradient memory already
+        self._ending_queued = False
+        self._fired = [0] * len(parameters)  # firings of each parameter's hook in this round
+        self._expected = [1] * len(parameters)
+        self._views = []
+        self._types = [type(p) for p in parameters]
+        self._addresses = []
+        self._first_use = []
+        self._factor = 1.0  # of clip_grad_norm_, on averages that were not read before step()
+        self._handles = []
+        self._hooked = [False] * len(parameters)
+        for i, parameter in enumerate(parameters):
+            guard.adopt_parameter(parameter, self, i)
+        self._watch(self._first_hooks)
+
+    # --- hooks ---
+
+    def _watch(self, make_hooks):
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._hooked = [False] * len(self.parameters)
+        self._make_hooks = make_hooks
+        self._watch_unfrozen()
+
+    def _watch_unfrozen(self):
+        """Hooks exist only on parameters that require a gradient; one that was frozen before gets its hooks here."""
+        for i, parameter in enumerate(self.parameters):
+            if not self._hooked[i] and parameter.requires_grad:
+                self._hooked[i] = True
+                before, after = self._make_hooks(i, parameter)
+                if before is not None:
+                    self._handles.append(parameter.register_hook(before))
+                self._handles.append(parameter.register_post_accumulate_grad_hook(after))
+
+    def _first_hooks(self, i, _):
+        def after(parameter):
+            if parameter.grad.layout != torch.strided:
+                raise self._sparse(i)
+            if self.syncing:
+                self._fired[i] += 1
+                self.backward_begins()
+
+        return None, after
+
+    def _hooks(self, i, parameter):
+        view = self._views[i]
+        strides, dtype = view.stride(), view.dtype
+        ready = functools.partial(self.engine.gradient_ready, self.model, i)
+        fired, moving = self._fired, guard.GuardedGradient
+        once = self._expected[i] <= 1
+
+        def before(_):
+            if parameter.grad is view and view.__class__ is moving:
+                self._before_accumulation(i)
+
+        def after(parameter):
+            if self.fast and once:
+                gradient = parameter.grad
+                if gradient is not view and gradient.stride() == strides and gradient.dtype is dtype and fired[i] == 0:
+                    fired[i] = 1
+                    ready(gradient.data_ptr())
+                    parameter.grad = view
+                    view.__class__ = moving
+                    return
+            self._after_accumulation(i)
+
+        return before, after
+
+    def backward_begins(self):
+        """Once per backward: arranges for the call at the end of the backward that runs now."""
+        if self.syncing and not self._ending_queued:
+            self._ending_queued = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
+
+    def forward_begins(self):
+        """The model's own forward begins; a backward that died of an exception before has lost its end."""
+        if torch._C._current_graph_task_id() == -1:
+            self._ending_queued = False
+            if self.phase == OPEN:
+                self._end_round()
+        if self.model is not None:
+            self.engine.mark_forward(self.model)
+
+    def _backward_ends(self):
+        self._ending_queued = False
+        if not self.syncing:
+            return
+        if self.model is None:
+            self.set_up()
+        elif self.phase == OPEN:
+            self._end_round()
+
+    def _before_accumulation(self, i):
+        """Autograd is about to add to an average that is in motion."""
+        if self.phase == OPEN and self._fired[i] > 0:
+            raise self._fired_again(i)
+        self.use_gradient(i)
+
+    def _after_accumulation(self, i):
+        gradient = self.parameters[i].grad
+        if gradient.layout != torch.strided:
+            raise self._sparse(i)
+        if not self.syncing:
+            self._dirty = True
+            return
+        if self.phase != OPEN:
+            self._begin_round(i)
+            self.backward_begins()
+        self._fired[i] += 1
+        if self._options["schedule"] == "sync":
+            return  # all are handed over when backward has ended, however often each came
+        if self._fired[i] > self._expected[i]:
+            raise self._fired_again(i)
+        if self._fired[i] == self._expected[i]:
+            self._hand_over(i)
+
+    def _sparse(self, i):
+        return UsageError(
+            f"parameter '{self.names[i]}' has a sparse gradient, which maypole does not reduce; build its Embedding with sparse=False"
+        )
+
+    def _fired_again(self, i):
+        return MaypoleError(
+            f"parameter '{self.names[i]}' got another gradient after its average was on the way (it was used more often in this "
+            "backward than in the first one); use schedule='sync', or checkpoint(..., use_reentrant=False)"
+        )
+
+    # --- rounds ---
+
+    def _begin_round(self, current=-1):
+        """current: the parameter whose gradient was accumulated just now; it holds the sum already."""
+        self._watch_unfrozen()
+        self._event("round")
+        with unguarded():
+            gradients = [parameter.grad for parameter in self.parameters]
+            kept = [i for i, gradient in enumerate(gradients) if gradient is self._views[i]]
+            if self.phase == IDLE:
+                for i in kept:
+                    if self._views[i].__class__ is guard.GuardedGradient:
+                        self.use_gradient(i)
+            elif kept or any(gradient is not None for i, gradient in enumerate(gradients) if i != current):
+                self._wait_for_averages()
+                self._absorb(current)
+            else:
+                self._event("discard")
+                self.engine.discard_gradients(self.model)
+                self.phase = IDLE
+        self._accumulating = self.phase == SYNCED
+        self._fired[:] = [0] * len(self._fired)
+        self.phase = OPEN
+        self._factor = 1.0
+        self.fast = self.engine.takes_addresses and not self._accumulating and self._options["schedule"] != "sync"
+        self.engine.mark_backward(self.model)
+
+    def _hand_over(self, i):
+        """Gives the engine what p.grad holds; p.grad becomes the view of the average to come."""
+        parameter, view = self.parameters[i], self._views[i]
+        with unguarded():
+            gradient = parameter.grad
+            if gradient.layout != torch.strided:
+                raise self._sparse(i)
+            if gradient is not view:
+                if self.fast and gradient.stride() == view.stride() and gradient.dtype == view.dtype:
+                    self.engine.gradient_ready(self.model, i, gradient.data_ptr())
+                elif self.fast:
+                    packed = torch.empty_strided(view.shape, view.stride(), dtype=view.dtype).copy_(gradient.detach())
+                    self.engine.gradient_ready(self.model, i, packed.data_ptr())
+                else:
+                    view.copy_(gradient.detach())
+                    self.engine.gradient_ready(self.model, i, 0)
+                parameter.grad = view
+            else:
+                self.engine.gradient_ready(self.model, i, 0)
+        view.__class__ = guard.GuardedGradient
+
+    def _end_round(self):
+        self.fast = self.fast and self.engine.takes_addresses
+        with unguarded():
+            for i, parameter in enumerate(self.parameters):
+                gradient = parameter.grad
+                handed_over = gradient is self._views[i] and self._views[i].__class__ is guard.GuardedGradient
+                if gradient is not None and not handed_over:
+                    self._hand_over(i)
+        self.engine.end_backward(self.model)
+        self.phase = REDUCED
+        self.fast = False
+        self._dirty = False
+        if self._options["schedule"] in ("sync", "wfbp"):
+            self._wait_for_averages()
+
+    def _reduce_what_is_left(self):
+        """Averages gradients that no round has seen: accumulated under no_sync(), or set by hand. p.grad decides, so it is looked at."""
+        if self.phase == OPEN:
+            if torch._C._current_graph_task_id() != -1:
+                raise UsageError("gradients are averaged when backward() has ended; this call was made inside it")
+            self._end_round()
+        if self.phase == IDLE:
+            with unguarded():
+                anything = any(parameter.grad is not None for parameter in self.parameters)
+        else:
+            anything = self._dirty
+        if anything:
+            self._begin_round()
+            self._end_round()
+        return anything or self.phase != IDLE
+
+    def _wait_for_averages(self):
+        """REDUCED -> SYNCED."""
+        if self.phase != REDUCED:
+            return
+        self._event("synchronize")
+        self.engine.synchronize(self.model)
+        self.phase = SYNCED
+        self._factor = 1.0
+        self._show_averages()
+
+    def _show_averages(self):
+        """Gradients that only other ranks had become visible here too."""
+        with unguarded():
+            for i, parameter in enumerate(self.parameters):
+                view = self._views[i]
+                view.__class__ = torch.Tensor
+                if self._fired[i] == 0 and parameter.grad is None and self.engine.used(self.model, i):
+                    parameter.grad = view
+
+    def _absorb(self, current=-1):
+        """Takes p.grad as the script left it as the gradient; SYNCED only."""
+        with unguarded():
+            for i, parameter in enumerate(self.parameters):
+                gradient, view = parameter.grad, self._views[i]
+                if gradient is view or i == current:
+                    continue
+                if gradient is None:
+                    view.zero_()
+                    self.engine.set_used(self.model, i, False)
+                else:
+                    view.copy_(gradient.detach())
+                    self.engine.set_used(self.model, i, True)
+
+    def synchronize(self):
+        """Makes each p.grad the average, now."""
+        if self.model is None:
+            self.set_up()
+        if self._reduce_what_is_left():
+            self._wait_for_averages()
+
+    def step(self, hyper, update):
+        """Gradients are final. update: None where the engine updates; else a function that updates from p.grad."""
+        if self.model is None:
+            self.set_up()
+        self._reduce_what_is_left()
+        if update is not None:
+            if self.phase == REDUCED:
+                self._wait_for_averages()
+        elif self.phase == REDUCED and not self._untouched():
+            self._wait_for_averages()
+        if self.phase == SYNCED and update is None:
+            self._absorb()
+        self._keep_memory()
+        self._event("step")
+        self.engine.step(self.model, hyper)
+        if update is not None:
+            if self.phase == IDLE:
+                self._show_averages()
+            self.phase = IDLE
+            update()
+            return
+        self.phase = IDLE
+        if self._options["schedule"] not in ("sync", "wfbp"):
+            self._set_in_motion()
+
+    def _untouched(self):
+        with unguarded():
+            return all(
+                (gradient := parameter.grad) is view or (gradient is None and fired == 0)
+                for parameter, view, fired in zip(self.parameters, self._views, self._fired)
+            )
+
+    def _keep_memory(self):
+        """A script may have given a parameter other memory (`p.data = ...`): its values count, in our memory."""
+        with unguarded():
+            for i, parameter in enumerate(self.parameters):
+                if parameter.data_ptr() != self._addresses[i]:
+                    values = parameter.detach()
+                    home = self._parameter_view(i)
+                    if values.dtype != home.dtype or values.shape != home.shape or values.device != home.device:
+                        raise UsageError(
+                            f"parameter '{self.names[i]}' became {values.dtype} {tuple(values.shape)} on {values.device}; it was "
+                            f"{home.dtype} {tuple(home.shape)} on {home.device}: convert the model before the DistributedOptimizer is made"
+                        )
+                    home.copy_(values)
+                    parameter.data = home
+
+    def _set_in_motion(self):
+        if None in self._guarded_types:
+            self.engine.flush(self.model)
+            return
+        for parameter, kind in zip(self.parameters, self._guarded_types):
+            parameter.__class__ = kind
+
+    # --- what the guard and the front end ask for ---
+
+    def use_parameter(self, i):
+        parameter = self.parameters[i]
+        if self.model is None:
+            self._first_use.append(i)
+        else:
+            self.engine.before_use(self.model, i)
+        parameter.__class__ = self._types[i]
+        # The groups that held it hold its neighbours too: spare them the call.
+        i += 1
+        if self.model is not None:
+            while i < len(self.parameters) and type(self.parameters[i]) is not self._types[i] and not self.engine.in_motion(self.model, i):
+                self.parameters[i].__class__ = self._types[i]
+                i += 1
+
+    def use_gradient(self, i):
+        view = self._views[i]
+        if self.phase == OPEN:
+            raise UsageError(f"the gradient of '{self.names[i]}' is on its way to the other ranks; it is the average when backward() has ended")
+        if self.phase == REDUCED:
+            self._wait_for_averages()
+        elif self.phase == IDLE:
+            if self._options["sharded"]:
+                raise UsageError(
+                    f"the gradient of '{self.names[i]}' was never gathered: with update='sharded' call synchronize() before step() to "
+                    "read it, and zero_grad() after step()"
+                )
+            self.engine.before_use(self.model, i)
+            if self._factor != 1.0:
+                with unguarded():
+                    view.mul_(self._factor)
+        view.__class__ = torch.Tensor
+
+    def flush(self):
+        if self.model is not None:
+            self.engine.flush(self.model)
+        self.unguard()
+
+    def unguard(self):
+        for parameter, kind in zip(self.parameters, self._types):
+            parameter.__class__ = kind
+
+    def compiled_forward_begins(self):
+        """Compiled code checks the classes of what it uses before it runs: everything is brought to rest here, once."""
+        self.flush()
+        if self.phase == REDUCED:
+            self._wait_for_averages()
+
+    def record_first_use(self):
+        """From here on the guard notes the order in which parameters are used for the first time."""
+        if self.model is None and not self._first_use and None not in self._guarded_types:
+            self._set_in_motion()
+
+    @functools.cached_property
+    def _guarded_types(self):
+        return [guard.guarded_type(kind) for kind in self._types]
+
+    def clip(self, max_norm, norm_type):
+        """Scales the averages to at most max_norm, without gathering them where nobody has read them; returns the norm."""
+        if self.model is None:
+            self.set_up()
+        self._reduce_what_is_left()
+        gathered = self.phase != REDUCED or self._options["optimizer"] == "none" or not self._untouched()
+        if gathered or not (norm_type >= 1 or math.isinf(norm_type)):
+            self.synchronize()
+            return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm, norm_type)
+        self._event(f"norm {norm_type}")
+        norm = torch.tensor(self.engine.gradient_norm(self.model, norm_type))
+        factor = min(1.0, max_norm / (norm.item() + 1e-6)) if not math.isnan(norm.item()) else math.nan
+        self.engine.scale_gradients(self.model, factor)
+        self._factor *= factor
+        return norm
+
+    @property
+    def sharded(self):
+        return self._options["sharded"]
+
+    def discard(self):
+        self.engine.discard_gradients(self.model)
+        self.phase = IDLE
+
+    def report(self):
+        if self.model is None:
+            return {"iterations": 0, "schedule": self._options["schedule"], "groups": []}
+        waits = "once a forward, at its beginning (torch.compile)" if self.compiled else "at the first use of each parameter"
+        return {**self.engine.report(self.model), "waits": waits}
+
+    def close(self):
+        """The optimizer is gone: parameters come to rest and keep their memory."""
+        for handle in self._handles:
+            handle.remove()
+        try:
+            self.flush()
+        except MaypoleError:
+            self.unguard()  # the job has failed; whoever still trains was told
+
+    def reduce_nothing(self):
+        """A round in which this rank has no gradient."""
+        if self.phase == REDUCED:
+            self._wait_for_averages()
+        self._begin_round()
+        self._end_round()
+
+    def _event(self, name):
+        if self.on_event is not None:
+            self.on_event(name)
+
+    # --- set-up, after the first backward ---
+
+    def set_up(self):
+        self.unguard()
+        used = dict.fromkeys(self._first_use)
+        order = broadcast_object([*used, *(i for i in range(len(self.parameters)) if i not in used)])
+        fired = [self._fired[i] for i in order]
+        self.parameters = [self.parameters[i] for i in order]
+        self.names = [self.names[i] for i in order]
+        self._types = [self._types[i] for i in order]
+        self.__dict__.pop("_guarded_types", None)
+        self._expected = [max(1, count) for count in fired]
+        self._fired = [0] * len(order)
+        self._param_groups = [self._param_groups[i] for i in order]
+        specs = [(name, p.numel(), NUMBERS[p.dtype], group) for name, p, group in zip(self.names, self.parameters, self._param_groups)]
+        self.model = self.engine.add_model(specs, **self._options)
+        for i, parameter in enumerate(self.parameters):
+            guard.adopt_parameter(parameter, self, i)
+            home = self._parameter_view(i, torch.empty_like(parameter).stride())
+            home.copy_(parameter.detach())
+            parameter.data = home
+            self._addresses.append(home.data_ptr())
+            view = shaped(self.engine.gradient_tensor(self.model, i), home.shape, home.stride())
+            guard.adopt_gradient(view, self, i)
+            self._views.append(view)
+        self._watch(self._hooks)
+        self._on_set_up()
+        with unguarded():
+            anything = any(parameter.grad is not None for parameter in self.parameters)
+        if anything:
+            self._begin_round()
+            self._fired[:] = fired
+            self._end_round()
+            self._wait_for_averages()
+
+    def _parameter_view(self, i, strides=None):
+        parameter = self.parameters[i]
+        return shaped(self.engine.parameter_tensor(self.model, i), parameter.shape, strides or parameter.stride())
+
+
+def shaped(flat, shape, strides):
+    """A tensor of this shape over all of the memory of `flat`, which it owns as its own storage."""
+    return torch.empty(0, dtype=flat.dtype, device=flat.device).set_(flat.untyped_storage(), flat.storage_offset(), shape, strides)

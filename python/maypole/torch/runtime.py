@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process's place in the job, from init() to the last line of the process."""
+
+import atexit
+import collections
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+from typing import Any
+
+import torch
+
+from maypole.errors import ClosedError, UsageError
+
+BACKENDS = ("native", "c10d")
+_OLDEST_TORCH = (2, 4)
+
+
+@dataclasses.dataclass
+class Runtime:
+    rank: int
+    size: int
+    local_rank: int
+    backend: str = "native"
+    engine: Any = None  # None in a world of one
+    transport: Any = None
+    reports: list = dataclasses.field(default_factory=list)  # functions, one a DistributedOptimizer, in order of creation
+    process: int = dataclasses.field(default_factory=os.getpid)
+    failed: bool = False
+
+
+_runtime: Runtime | None = None
+
+
+class IterationClock:
+    """The report of a world of one, which has no engine to measure it."""
+
+    def __init__(self, schedule, update):
+        self._schedule = schedule
+        self._update = update
+        self._last = None
+        self._durations = collections.deque(maxlen=1000)
+
+    def tick(self):
+        now = time.perf_counter()
+        if self._last is not None:
+            self._durations.append(now - self._last)
+        self._last = now
+
+    def report(self):
+        return {
+            "iterations": len(self._durations),
+            "iteration_s": statistics.median(self._durations) if self._durations else 0.0,
+            "schedule": self._schedule,
+            "update": self._update,
+            "world_size": 1,
+            "groups": [],
+        }
+
+
+def init(backend=None, timeout=None):
+    """Joins the job that started this process; without one, this process is a world of its own.
+
+    backend: "native" (our ring; the default) or "c10d" (a torch process group, made here if there is none).
+    timeout: seconds for which a live but busy peer may keep this rank waiting (default MAYPOLE_TIMEOUT, or 30 minutes).
+    MAYPOLE_BACKEND and MAYPOLE_TIMEOUT, which `maypole run` sets, override what a script says. A second call changes nothing.
+    """
+    global _runtime
+    if _runtime is not None:
+        return
+    _check_torch()
+    backend = os.environ.get("MAYPOLE_BACKEND") or backend or "native"
+    if backend not in BACKENDS:
+        raise UsageError(f"there is no backend '{backend}'; there are {' and '.join(BACKENDS)}")
+    place = _place()
+    if place.size > 1:
+        if backend == "c10d":
+            from maypole.torch import c10d
+
+            place.engine, place.transport = c10d.start(timeout)
+        else:
+            from maypole.torch import native
+
+            place.engine, place.transport = native.start(timeout)
+    place.backend = backend
+    _runtime = place
+    atexit.register(_finish)
+    if place.size > 1:
+        os.register_at_fork(after_in_child=_close_in_child)
+        _announce_failures()
+
+
+def current():
+    if _runtime is None:
+        raise UsageError("call maypole.init() first")
+    if _runtime.process != os.getpid():
+        raise ClosedError("this process was forked from a worker and is not a member of the job; communicate from the worker itself")
+    return _runtime
+
+
+def rank():
+    """This process's rank in the job, from 0."""
+    return current().rank
+
+
+def size():
+    """Number of ranks in the job."""
+    return current().size
+
+
+def local_rank():
+    """This process's number among the job's processes on this host."""
+    return current().local_rank
+
+
+def transport():
+    return current().transport
+
+
+def _place():
+    """Rank, size and local rank from `maypole run`, torchrun or Slurm."""
+    for rank_name, size_name, local_name in (
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ):
+        if rank_name in os.environ and size_name in os.environ:
+            values = []
+            for name in (rank_name, size_name, local_name):
+                text = os.environ.get(name, "0")
+                if not text.isdecimal():
+                    raise UsageError(f"the environment says {name}='{text}', which is not a number")
+                values.append(int(text))
+            if values[0] >= values[1]:
+                raise UsageError(f"the environment says {rank_name}={values[0]} and {size_name}={values[1]}; a rank is below the size")
+            return Runtime(*values)
+    return Runtime(0, 1, 0)
+
+
+def _check_torch():
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2] if part.isdecimal())
+    missing = [
+        name
+        for name, present in (
+            ("Tensor.register_post_accumulate_grad_hook", hasattr(torch.Tensor, "register_post_accumulate_grad_hook")),
+            ("DisableTorchFunctionSubclass", hasattr(torch._C, "DisableTorchFunctionSubclass")),
+            ("queue_callback", hasattr(torch.autograd.Variable._execution_engine, "queue_callback")),
+            ("current_graph_task_id", hasattr(torch._C, "_current_graph_task_id")),
+        )
+        if not present
+    ]
+    if version < _OLDEST_TORCH or missing:
+        oldest = ".".join(map(str, _OLDEST_TORCH))
+        lacks = f" and lacks {', '.join(missing)}" if missing else ""
+        raise UsageError(f"maypole needs PyTorch {oldest} or newer; this is {torch.__version__}{lacks}")
+
+
+def _announce_failures():
+    """An uncaught exception here ends the other ranks too, with this rank's number and error as the reason."""
+    previous = sys.excepthook
+
+    def tell_peers(kind, value, trace):
+        runtime = _runtime
+        if runtime is not None and runtime.process == os.getpid() and not runtime.failed:
+            runtime.failed = True
+            text = traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]
+            runtime.engine.abort(f"rank {runtime.rank} failed: {text}")
+        previous(kind, value, trace)
+
+    sys.excepthook = tell_peers
+
+
+def _close_in_child():
+    if _runtime is not None and _runtime.engine is not None:
+        _runtime.engine.close_after_fork()
+
+
+def _finish():
+    """Ends well: serves peers until all have ended, then leaves the report and the timeline where the launcher looks for them."""
+    runtime = _runtime
+    if runtime is None or runtime.process != os.getpid():
+        return
+    if runtime.engine is not None and not runtime.failed:
+        try:
+            runtime.engine.finalize()
+        except Exception as error:
+            runtime.failed = True
+            _complain(f"at the end: {error}")
+    reports = [report() for report in runtime.reports]
+    folder = os.environ.get("MAYPOLE_REPORT_DIR")
+    if folder and reports:
+        try:
+            with open(os.path.join(folder, f"rank-{runtime.rank}.json"), "w", encoding="utf-8") as file:
+                json.dump({"rank": runtime.rank, "models": reports}, file)
+        except OSError as error:
+            _complain(f"the report was not written: {error}")
+    folder = os.environ.get("MAYPOLE_TIMELINE_DIR")
+    if folder and runtime.engine is not None:
+        try:
+            runtime.engine.write_timeline(os.path.join(folder, f"rank-{runtime.rank}.json"))
+        except Exception as error:
+            _complain(f"the timeline was not written: {error}")
+
+
+def _complain(text):
+    print(f"maypole: rank {_runtime.rank}: {text}", file=sys.stderr, flush=True)
