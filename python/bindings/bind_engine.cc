@@ -30,7 +30,7 @@ using Parameter = std::tuple<std::string, std::size_t, int, std::size_t>;  // na
 // lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize
 using Hyper = std::tuple<double, double, double, double, bool, double, double, double, bool>;
 
-std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> memory) { return {to_address(memory.data()), memory.size()}; }
+std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> memory) { return {bindings::to_address(memory.data()), memory.size()}; }
 
 pipeline::OptimizerKind to_optimizer(const std::string& name) {
   if (name == "sgd") {
@@ -107,7 +107,7 @@ nb::bytes read_state(Engine& engine, ModelId model, std::size_t i, int slot) {
     const nb::gil_scoped_release release;
     values = check(engine.read_state(model, i, slot));
   }
-  return {reinterpret_cast<const char*>(values.data()), values.size()};
+  return nb::bytes(reinterpret_cast<const char*>(values.data()), values.size());
 }
 
 }  // namespace

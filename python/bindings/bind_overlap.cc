@@ -50,8 +50,7 @@ void bind_overlap(nb::module_& module) {
       .def_prop_ro("block", [](const overlap::Group& group) { return group.range.block; });
   nb::class_<overlap::TensorPlace>(module, "TensorPlace")
       .def_ro("arena", &overlap::TensorPlace::arena)
-      .def_ro("first_group", &overlap::TensorPlace::first_group)
-      .def_ro("last_group", &overlap::TensorPlace::last_group)
+      .def_ro("groups", &overlap::TensorPlace::groups)
       .def_prop_ro("begin", [](const overlap::TensorPlace& place) { return place.elements.begin; })
       .def_prop_ro("end", [](const overlap::TensorPlace& place) { return place.elements.end; });
   nb::class_<overlap::Arena>(module, "Arena")

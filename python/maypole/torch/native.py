@@ -2,7 +2,6 @@
 """The engine of the native back end, with its memory as tensors."""
 
 import ctypes
-import os
 
 import torch
 
@@ -13,9 +12,9 @@ from maypole.torch.transport import RingTransport
 _DTYPES = {number: dtype for dtype, number in NUMBERS.items()}
 
 
-def start(timeout):
+def start(environment, timeout):
     """Forms the ring that the environment describes. Returns the engine and the transport of user collectives."""
-    core = _core.join_ring(-1.0 if timeout is None else float(timeout), bool(os.environ.get("MAYPOLE_TIMELINE_DIR")))
+    core = _core.join_ring(environment, environment.timeout_s if timeout is None else float(timeout))
     engine = NativeEngine(core)
     return engine, RingTransport(core.communicator)
 

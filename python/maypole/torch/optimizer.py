@@ -2,7 +2,6 @@
 """DistributedOptimizer: one torch optimizer and its model, on all ranks."""
 
 import contextlib
-import os
 import weakref
 from collections import OrderedDict
 
@@ -46,7 +45,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._inner = optimizer
         self.defaults = optimizer.defaults
         self._share_hooks()
-        schedule = os.environ.get("MAYPOLE_SCHEDULE") or schedule
+        schedule = here.environment.schedule or schedule
         sharded = _check_options(schedule, update, compression)
         kind, reason = native_kind(optimizer)
         if sharded and kind == "none":

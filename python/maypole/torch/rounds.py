@@ -32,6 +32,9 @@ IDLE, OPEN, REDUCED, SYNCED = range(4)
 unguarded = torch._C.DisableTorchFunctionSubclass
 
 
+_open_rounds = []
+
+
 class Rounds:
     def __init__(self, engine, parameters, names, param_groups, options, on_set_up):
         """parameters: of one optimizer, without repetition and without empty ones; param_groups: the index of each one's param group;
@@ -139,8 +142,12 @@ class Rounds:
             return
         if self.model is None:
             self.set_up()
-        elif self.phase == OPEN:
-            self._end_round()
+        else:
+            # The engine ends the rounds of all models at once: what they still hold goes there first.
+            for rounds in _open_rounds:
+                rounds._hand_over_rest()
+            for rounds in list(_open_rounds):
+                rounds._end_round()
 
     def _before_accumulation(self, i):
         """Autograd is about to add to an average that is in motion."""
@@ -200,6 +207,7 @@ class Rounds:
         self._accumulating = self.phase == SYNCED
         self._fired[:] = [0] * len(self._fired)
         self.phase = OPEN
+        _open_rounds.append(self)
         self._factor = 1.0
         self.fast = self.engine.takes_addresses and not self._accumulating and self._options["schedule"] != "sync"
         self.engine.mark_backward(self.model)
@@ -225,15 +233,18 @@ class Rounds:
                 self.engine.gradient_ready(self.model, i, 0)
         view.__class__ = guard.GuardedGradient
 
-    def _end_round(self):
-        self.fast = self.fast and self.engine.takes_addresses
+    def _hand_over_rest(self):
         with unguarded():
             for i, parameter in enumerate(self.parameters):
                 gradient = parameter.grad
                 handed_over = gradient is self._views[i] and self._views[i].__class__ is guard.GuardedGradient
                 if gradient is not None and not handed_over:
                     self._hand_over(i)
+
+    def _end_round(self):
+        self._hand_over_rest()
         self.engine.end_backward(self.model)
+        _open_rounds.remove(self)
         self.phase = REDUCED
         self.fast = False
         self._dirty = False

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from maypole import _core
 from maypole.errors import ClosedError, UsageError
 
 BACKENDS = ("native", "c10d")
@@ -25,6 +26,7 @@ class Runtime:
     rank: int
     size: int
     local_rank: int
+    environment: Any  # what the launcher said
     backend: str = "native"
     engine: Any = None  # None in a world of one
     transport: Any = None
@@ -55,6 +57,7 @@ class IterationClock:
         return {
             "iterations": len(self._durations),
             "iteration_s": statistics.median(self._durations) if self._durations else 0.0,
+            **dict.fromkeys(("forward_s", "backward_s", "reduce_scatter_s", "all_gather_s", "exposed_s", "bound_s"), 0.0),
             "schedule": self._schedule,
             "update": self._update,
             "world_size": 1,
@@ -73,19 +76,20 @@ def init(backend=None, timeout=None):
     if _runtime is not None:
         return
     _check_torch()
-    backend = os.environ.get("MAYPOLE_BACKEND") or backend or "native"
+    environment = _core.read_environment()
+    backend = environment.backend or backend or "native"
     if backend not in BACKENDS:
         raise UsageError(f"there is no backend '{backend}'; there are {' and '.join(BACKENDS)}")
-    place = _place()
+    place = Runtime(environment.rank, environment.num_ranks, environment.local_rank, environment)
     if place.size > 1:
         if backend == "c10d":
             from maypole.torch import c10d
 
-            place.engine, place.transport = c10d.start(timeout)
+            place.engine, place.transport = c10d.start(environment, timeout)
         else:
             from maypole.torch import native
 
-            place.engine, place.transport = native.start(timeout)
+            place.engine, place.transport = native.start(environment, timeout)
     place.backend = backend
     _runtime = place
     atexit.register(_finish)
@@ -119,25 +123,6 @@ def local_rank():
 
 def transport():
     return current().transport
-
-
-def _place():
-    """Rank, size and local rank from `maypole run`, torchrun or Slurm."""
-    for rank_name, size_name, local_name in (
-        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
-    ):
-        if rank_name in os.environ and size_name in os.environ:
-            values = []
-            for name in (rank_name, size_name, local_name):
-                text = os.environ.get(name, "0")
-                if not text.isdecimal():
-                    raise UsageError(f"the environment says {name}='{text}', which is not a number")
-                values.append(int(text))
-            if values[0] >= values[1]:
-                raise UsageError(f"the environment says {rank_name}={values[0]} and {size_name}={values[1]}; a rank is below the size")
-            return Runtime(*values)
-    return Runtime(0, 1, 0)
 
 
 def _check_torch():
@@ -183,21 +168,23 @@ def _finish():
     runtime = _runtime
     if runtime is None or runtime.process != os.getpid():
         return
+    reports = [report() for report in runtime.reports]
     if runtime.engine is not None and not runtime.failed:
         try:
             runtime.engine.finalize()
         except Exception as error:
             runtime.failed = True
             _complain(f"at the end: {error}")
-    reports = [report() for report in runtime.reports]
-    folder = os.environ.get("MAYPOLE_REPORT_DIR")
+    folder = runtime.environment.report_directory
     if folder and reports:
         try:
             with open(os.path.join(folder, f"rank-{runtime.rank}.json"), "w", encoding="utf-8") as file:
-                json.dump({"rank": runtime.rank, "models": reports}, file)
+                # The launcher's table is about the model that communicates most; the others are beside it.
+                largest = max(reports, key=lambda report: sum(group["bytes"] for group in report["groups"]))
+                json.dump({**largest, "rank": runtime.rank, "models": reports}, file)
         except OSError as error:
             _complain(f"the report was not written: {error}")
-    folder = os.environ.get("MAYPOLE_TIMELINE_DIR")
+    folder = runtime.environment.timeline_directory
     if folder and runtime.engine is not None:
         try:
             runtime.engine.write_timeline(os.path.join(folder, f"rank-{runtime.rank}.json"))
