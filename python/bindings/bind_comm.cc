@@ -60,7 +60,8 @@ void bind_comm(nb::module_& module) {
       .def_prop_ro("size", [](const comm::SharedMemory& memory) { return memory.bytes().size(); });
   nb::class_<Work>(module, "Work")
       .def("done", &Work::done)
-      .def("wait", &wait, nb::arg("limit_s") = -1.0, "Waits; returns False when limit_s passed first. Raises what the operation ended with.");
+      .def("wait", &wait, nb::arg("limit_s") = -1.0,
+           "Waits; returns False when limit_s passed first. Raises what the operation ended with.");
   nb::class_<comm::Environment>(module, "Environment")
       .def_prop_ro("rank", [](const comm::Environment& environment) { return environment.connect.rank; })
       .def_prop_ro("num_ranks", [](const comm::Environment& environment) { return environment.connect.num_ranks; })
@@ -70,26 +71,19 @@ void bind_comm(nb::module_& module) {
       .def_prop_ro("timeout_s", [](const comm::Environment& environment) { return base::to_seconds(environment.timeout); })
       .def_ro("report_directory", &comm::Environment::report_directory)
       .def_ro("timeline_directory", &comm::Environment::timeline_directory);
-  module.def(
-      "read_environment", [] { return check(comm::read_environment()); }, "What the launcher says: maypole run, torchrun or Slurm.");
+  module.def("read_environment", [] { return check(comm::read_environment()); }, "What the launcher says: maypole run, torchrun or Slurm.");
   nb::class_<Communicator>(module, "Communicator")
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("num_ranks", &Communicator::num_ranks)
-      .def("all_reduce",
-           [](Communicator& communicator, std::uintptr_t data, std::size_t count, int dtype, bool average) {
-             return communicator.all_reduce(to_pointer(data), count, to_dtype(dtype), to_op(average));
-           })
-      .def("all_gather",
-           [](Communicator& communicator, std::uintptr_t data, std::size_t count, int dtype) {
-             return communicator.all_gather(to_pointer(data), count, to_dtype(dtype));
-           })
-      .def("broadcast",
-           [](Communicator& communicator, std::uintptr_t data, std::size_t bytes, int root) {
-             return communicator.broadcast(to_pointer(data), bytes, root);
-           })
+      .def("all_reduce", [](Communicator& communicator, std::uintptr_t data, std::size_t count, int dtype,
+                            bool average) { return communicator.all_reduce(to_pointer(data), count, to_dtype(dtype), to_op(average)); })
+      .def("all_gather", [](Communicator& communicator, std::uintptr_t data, std::size_t count,
+                            int dtype) { return communicator.all_gather(to_pointer(data), count, to_dtype(dtype)); })
+      .def("broadcast", [](Communicator& communicator, std::uintptr_t data, std::size_t bytes,
+                           int root) { return communicator.broadcast(to_pointer(data), bytes, root); })
       .def("barrier", &Communicator::barrier)
-      .def("abort",
-           [](Communicator& communicator, const std::string& reason) { communicator.abort(base::error(absl::StatusCode::kAborted, "{}", reason)); })
+      .def("abort", [](Communicator& communicator,
+                       const std::string& reason) { communicator.abort(base::error(absl::StatusCode::kAborted, "{}", reason)); })
       .def("close_after_fork", &Communicator::close_after_fork)
       .def("describe", &Communicator::describe);
 }

@@ -30,7 +30,9 @@ using Parameter = std::tuple<std::string, std::size_t, int, std::size_t>;  // na
 // lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize
 using Hyper = std::tuple<double, double, double, double, bool, double, double, double, bool>;
 
-std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> memory) { return {bindings::to_address(memory.data()), memory.size()}; }
+std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> memory) {
+  return {bindings::to_address(memory.data()), memory.size()};
+}
 
 pipeline::OptimizerKind to_optimizer(const std::string& name) {
   if (name == "sgd") {
@@ -42,8 +44,8 @@ pipeline::OptimizerKind to_optimizer(const std::string& name) {
   return name == "adamw" ? pipeline::OptimizerKind::kAdamW : pipeline::OptimizerKind::kNone;
 }
 
-ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded, const std::string& optimizer,
-                  int num_state_slots, std::size_t group_bytes, bool compress_bfloat16) {
+ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded,
+                  const std::string& optimizer, int num_state_slots, std::size_t group_bytes, bool compress_bfloat16) {
   std::vector<pipeline::ParameterSpec> specs;
   specs.reserve(parameters.size());
   for (const auto& [name, count, dtype, group] : parameters) {
@@ -116,8 +118,8 @@ void bind_engine(nb::module_& module) {
   nb::class_<Engine>(module, "Engine")
       .def_prop_ro(
           "communicator", [](Engine& engine) { return &engine.communicator(); }, nb::rv_policy::reference_internal)
-      .def("add_model", &add_model, nb::arg("parameters"), nb::arg("schedule"), nb::arg("sharded"), nb::arg("optimizer"), nb::arg("num_state_slots"),
-           nb::arg("group_bytes"), nb::arg("compress_bfloat16"))
+      .def("add_model", &add_model, nb::arg("parameters"), nb::arg("schedule"), nb::arg("sharded"), nb::arg("optimizer"),
+           nb::arg("num_state_slots"), nb::arg("group_bytes"), nb::arg("compress_bfloat16"))
       .def("parameter", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.parameter(model, i)); })
       .def("gradient", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.gradient(model, i)); })
       .def("state", [](Engine& engine, ModelId model, std::size_t i, int slot) { return address_and_size(engine.state(model, i, slot)); })
@@ -127,7 +129,9 @@ void bind_engine(nb::module_& module) {
       .def("mark_backward", &Engine::mark_backward)
       .def(
           "gradient_ready",
-          [](Engine& engine, ModelId model, std::size_t i, std::uintptr_t source) { check(engine.gradient_ready(model, i, to_pointer(source))); },
+          [](Engine& engine, ModelId model, std::size_t i, std::uintptr_t source) {
+            check(engine.gradient_ready(model, i, to_pointer(source)));
+          },
           ReleaseGil())
       .def(
           "end_backward", [](Engine& engine, ModelId model) { check(engine.end_backward(model)); }, ReleaseGil())
@@ -159,8 +163,7 @@ void bind_engine(nb::module_& module) {
       .def("report", &report)
       .def(
           "write_timeline", [](Engine& engine, const std::string& path) { check(engine.write_timeline(path)); }, ReleaseGil())
-      .def(
-          "finalize", [](Engine& engine) { check(engine.finalize()); }, ReleaseGil());
+      .def("finalize", [](Engine& engine) { check(engine.finalize()); }, ReleaseGil());
 }
 
 }  // namespace maypole::bindings

@@ -30,7 +30,8 @@ std::vector<std::pair<std::string, std::size_t>> next_actions(const overlap::Sch
   for (const auto& [ready, reduce_started, reduce_done, gather_started, gather_done] : groups) {
     progress.push_back({ready, reduce_started, reduce_done, gather_started, gather_done});
   }
-  const auto actions = schedule.next({progress, backward_done, step_called, sharded ? overlap::UpdateMode::kSharded : overlap::UpdateMode::kReplicated});
+  const auto actions =
+      schedule.next({progress, backward_done, step_called, sharded ? overlap::UpdateMode::kSharded : overlap::UpdateMode::kReplicated});
   std::vector<std::pair<std::string, std::size_t>> result;
   result.reserve(actions.size());
   for (const overlap::Action& action : actions) {
@@ -72,7 +73,8 @@ void bind_overlap(nb::module_& module) {
         return check(overlap::plan_fusion(planned, {block_bytes, group_bytes, first_group_bytes}));
       },
       nb::arg("tensors"), nb::arg("group_bytes") = overlap::FusionOptions{}.group_bytes,
-      nb::arg("first_group_bytes") = overlap::FusionOptions{}.first_group_bytes, nb::arg("block_bytes") = overlap::FusionOptions{}.block_bytes,
+      nb::arg("first_group_bytes") = overlap::FusionOptions{}.first_group_bytes,
+      nb::arg("block_bytes") = overlap::FusionOptions{}.block_bytes,
       "Plans groups for tensors, (count, dtype) each, given in forward order.");
 
   nb::class_<overlap::Schedule>(module, "Schedule")
@@ -82,8 +84,7 @@ void bind_overlap(nb::module_& module) {
       .def_prop_ro("allows_sharded", [](const overlap::Schedule& schedule) { return schedule.traits().allows_sharded; })
       .def("next", &next_actions, nb::arg("groups"), nb::arg("backward_done"), nb::arg("step_called"), nb::arg("sharded"),
            "Operations that may start now: (\"reduce_scatter\" or \"all_gather\", group) each.");
-  module.def(
-      "make_schedule", [](const std::string& name) { return check(overlap::make_schedule(name)); }, nb::arg("name"));
+  module.def("make_schedule", [](const std::string& name) { return check(overlap::make_schedule(name)); }, nb::arg("name"));
 }
 
 }  // namespace maypole::bindings

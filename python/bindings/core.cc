@@ -62,8 +62,7 @@ NB_MODULE(_core, module) {
   bindings::bind_comm(module);
   bindings::bind_engine(module);
   bindings::bind_overlap(module);
-  module.def(
-      "parse_bytes", [](const std::string& text) { return bindings::check(base::parse_bytes(text)); }, nb::arg("text"));
+  module.def("parse_bytes", [](const std::string& text) { return bindings::check(base::parse_bytes(text)); }, nb::arg("text"));
   module.def(
       "parse_duration", [](const std::string& text) { return base::to_seconds(bindings::check(base::parse_duration(text))); },
       nb::arg("text"));

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PyTorch front end.
 
-    import maypole.torch as maypole
-    maypole.init()
-    optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-3), model)
-    sampler = maypole.DistributedSampler(dataset)
+import maypole.torch as maypole
+maypole.init()
+optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-3), model)
+sampler = maypole.DistributedSampler(dataset)
 """
 
 from maypole.errors import (

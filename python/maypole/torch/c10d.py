@@ -159,7 +159,9 @@ class _Model:
         places = self.plan.tensors
         self.parameters = [parameters[place.arena][place.begin : place.end] for place in places]
         self.gradients = [gradients[place.arena][place.begin : place.end] for place in places]
-        self.groups = [_Group(group, gradients[group.arena], dist.get_world_size(), self.schedule.name == "wfbp") for group in self.plan.groups]
+        self.groups = [
+            _Group(group, gradients[group.arena], dist.get_world_size(), self.schedule.name == "wfbp") for group in self.plan.groups
+        ]
         self.groups_of = [place.groups for place in places]
         self.state = [[torch.zeros_like(p) for _ in range(options["num_state_slots"])] for p in self.parameters]
         self.counts = [0] * len(specs)

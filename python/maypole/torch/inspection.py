@@ -52,7 +52,9 @@ def check(model, parameters, names, engine):
         if guard.owner_of(parameter) is not None:
             raise UsageError(f"parameter '{name}' belongs to another DistributedOptimizer already")
         if parameter.layout != torch.strided or parameter.dtype not in REDUCIBLE:
-            raise UsageError(f"parameter '{name}' is {parameter.layout} {parameter.dtype}; maypole trains dense real floating-point parameters")
+            raise UsageError(
+                f"parameter '{name}' is {parameter.layout} {parameter.dtype}; maypole trains dense real floating-point parameters"
+            )
         if parameter.device.type != engine.device.type:
             raise UsageError(
                 f"parameter '{name}' is on {parameter.device}, but this back end works on {engine.device.type}; "
@@ -67,7 +69,7 @@ def check(model, parameters, names, engine):
     for (_, end, name), (begin, _, other) in zip(extents, extents[1:]):
         if begin < end:
             raise UsageError(
-                f"parameters '{name}' and '{other}' overlap in memory (tied by .data?); tie them by using one Parameter object in both places"
+                f"parameters '{name}' and '{other}' overlap in memory (tied by .data?); use one Parameter object in both places"
             )
 
 

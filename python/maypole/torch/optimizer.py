@@ -33,9 +33,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     work. A world of one passes everything to the inner optimizer.
     """
 
-    def __init__(
-        self, optimizer, model, schedule="weave", update="auto", group_size="auto", broadcast_buffers=True, compression=None
-    ):
+    def __init__(self, optimizer, model, schedule="weave", update="auto", group_size="auto", broadcast_buffers=True, compression=None):
         # torch.optim.Optimizer.__init__ is not called: param_groups and state are the inner optimizer's.
         here = runtime.current()
         if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, DistributedOptimizer):
@@ -251,7 +249,9 @@ def _check_options(schedule, update, compression):
     if compression not in (None, "bf16"):
         raise UsageError(f"compression is None or 'bf16', not {compression!r}")
     if update == "sharded" and schedule in ("sync", "wfbp"):
-        raise UsageError(f"schedule='{schedule}' gathers gradients and update='sharded' never does; use schedule='weave', or update='replicated'")
+        raise UsageError(
+            f"schedule='{schedule}' gathers gradients and update='sharded' never does; use schedule='weave', or update='replicated'"
+        )
     return update == "sharded"
 
 

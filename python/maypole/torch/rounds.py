@@ -380,7 +380,9 @@ class Rounds:
     def use_gradient(self, i):
         view = self._views[i]
         if self.phase == OPEN:
-            raise UsageError(f"the gradient of '{self.names[i]}' is on its way to the other ranks; it is the average when backward() has ended")
+            raise UsageError(
+                f"the gradient of '{self.names[i]}' is on its way to the other ranks; it is the average when backward() has ended"
+            )
         if self.phase == REDUCED:
             self._wait_for_averages()
         elif self.phase == IDLE:

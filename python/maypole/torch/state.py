@@ -69,11 +69,7 @@ class EngineState:
         rounds = self._rounds
         for i, parameter in enumerate(rounds.parameters):
             entry = self._inner.state.get(parameter, {})
-            if self._kind == "sgd":
-                count = 1 if entry.get("momentum_buffer") is not None else 0
-            else:
-                count = int(entry.get("step", 0))
-            rounds.engine.set_update_count(rounds.model, i, count)
+            rounds.engine.set_update_count(rounds.model, i, self._count_in(entry))
             for slot, name in enumerate(self._slots):
                 value = entry.get(name)
                 if value is None:
@@ -82,6 +78,11 @@ class EngineState:
                 packed.copy_(value)
                 rounds.engine.write_state_tensor(rounds.model, i, slot, packed)
         self.hide()
+
+    def _count_in(self, entry):
+        if self._kind == "sgd":  # keeps no count; only whether there was an update matters
+            return int(entry.get("momentum_buffer") is not None)
+        return int(entry.get("step", 0))
 
     def show(self):
         """From the engine into inner.state: views where this rank holds all of it, else copies gathered from the peers."""
