@@ -6,12 +6,10 @@
 #include "maypole/pipeline/optimizer.h"
 
 #include "maypole/base/check.h"
+#include "maypole/pipeline/half.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
-#include <type_traits>
 
 #define MAYPOLE_INLINE [[gnu::always_inline]] inline
 
@@ -98,21 +96,6 @@ MAYPOLE_INLINE void adam(const Job& job, std::size_t count, T* __restrict p, con
     p[k] = decay * p[k] - (lr * m) / (std::sqrt(s) / root + eps);
   }
 }
-
-struct BFloat16 {
-  std::uint16_t bits;
-};
-
-MAYPOLE_INLINE float widen(BFloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
-MAYPOLE_INLINE float widen(_Float16 value) { return static_cast<float>(value); }
-
-MAYPOLE_INLINE void narrow(float value, BFloat16& out) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
-  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  out.bits = static_cast<std::uint16_t>(is_nan ? 0x7fc0u : rounded);
-}
-MAYPOLE_INLINE void narrow(float value, _Float16& out) { out = static_cast<_Float16>(value); }
 
 template <typename T>
 MAYPOLE_INLINE void run_typed(const Job& job, std::size_t count, T* p, const T* g, T* state0, T* state1) {

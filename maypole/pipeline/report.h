@@ -22,8 +22,9 @@ struct Report {
   double backward_s = 0;        // without exposed time
   double reduce_scatter_s = 0;  // time in which at least one RS was in motion
   double all_gather_s = 0;
-  double exposed_s = 0;        // iteration - forward - backward - update in the caller
-  double communication_s = 0;  // C: time in which RS or AG was in motion and the wire was the limit: bytes / measured bandwidth
+  double exposed_s = 0;        // time that the computing thread stood still for communication
+  double update_s = 0;         // updates, in the caller (sync, wfbp) or on the engine thread
+  double communication_s = 0;  // C: bytes that one rank sends per iteration, times the measured seconds per byte
   double bound_s = 0;          // max(F + B, C)
   std::string schedule;
   std::string update;

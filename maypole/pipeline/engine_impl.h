@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The engine's insides. Three threads meet here:
+//   the computing thread calls Engine's methods (one at a time);
+//   the engine thread (engine_thread.cc) starts operations as the schedules say, and updates;
+//   the communicator's progress thread ends operations, and asks for state on behalf of peers.
+// One mutex guards the state of all models; nobody holds it while copying, computing, or calling the communicator.
+
+#include "maypole/base/mutex.h"
+#include "maypole/pipeline/engine.h"
+#include "maypole/pipeline/model_state.h"
+#include "maypole/pipeline/timeline.h"
+
+#include <absl/functional/function_ref.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace maypole::pipeline {
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(std::unique_ptr<comm::Communicator> communicator, const EngineOptions& options);
+  ~EngineImpl() override;
+
+  comm::Communicator& communicator() override { return *communicator_; }
+  absl::StatusOr<ModelId> add_model(std::vector<ParameterSpec> parameters, const ModelOptions& options) override;
+  std::span<std::byte> parameter(ModelId model, std::size_t i) override;
+  std::span<std::byte> gradient(ModelId model, std::size_t i) override;
+  std::vector<std::shared_ptr<comm::SharedMemory>> arenas(ModelId model) override;
+  const overlap::FusionPlan& plan(ModelId model) override;
+
+  void mark_forward(ModelId model) override;
+  void mark_backward(ModelId model) override;
+  absl::Status gradient_ready(ModelId model, std::size_t i, const std::byte* source) override;
+  absl::Status end_backward(ModelId model) override;
+  absl::Status step(ModelId model, const StepOptions& options) override;
+  absl::Status before_use(ModelId model, std::size_t i) override;
+  bool in_motion(ModelId model, std::size_t i) override;
+
+  absl::Status synchronize(ModelId model) override;
+  bool used(ModelId model, std::size_t i) override;
+  void set_used(ModelId model, std::size_t i, bool used) override;
+  absl::StatusOr<double> gradient_norm(ModelId model, double norm_type) override;
+  void scale_gradients(ModelId model, double factor) override;
+  absl::Status discard_gradients(ModelId model) override;
+  absl::Status flush(ModelId model) override;
+
+  std::int64_t update_count(ModelId model, std::size_t i) override;
+  void set_update_count(ModelId model, std::size_t i, std::int64_t count) override;
+  std::span<std::byte> state(ModelId model, std::size_t i, int slot) override;
+  absl::StatusOr<std::vector<std::byte>> read_state(ModelId model, std::size_t i, int slot) override;
+  absl::Status write_state(ModelId model, std::size_t i, int slot, std::span<const std::byte> values) override;
+
+  Report report(ModelId model) override;
+  absl::Status write_timeline(const std::string& path) override;
+  absl::Status finalize() override;
+
+ private:
+  /// An operation that the engine thread decided on under the mutex, to be started without it.
+  struct Start {
+    ModelState* model = nullptr;
+    std::size_t group = 0;
+    enum class What { kReduceScatter, kOpenGradients, kOpenParameters, kSupplyGradients, kSupplyParameters } what = What::kReduceScatter;
+  };
+
+  [[nodiscard]] ModelState& model(ModelId id);
+
+  // engine.cc: rounds and steps, on the computing thread
+  absl::Status open_round(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status close_open_rounds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status close_round(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void agree_on_used(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void used_agreed(ModelState& m, double code, const std::vector<double>& sums) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Closes an open round, or runs one of zeros when there is none.
+  absl::Status ensure_closed(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Waits until every gradient holds the average on this rank.
+  absl::Status gather_averages(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status await_reduced(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status await_current(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void update_now(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  /// Waits for `done`; the time counts as exposed for `group`. `what` names what is awaited, for the error.
+  absl::Status await(ModelState& m, std::size_t group, absl::FunctionRef<bool()> done, absl::FunctionRef<std::string()> what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// The first error sticks: every later call returns it, and the engine thread ends the communicator with it.
+  void fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void notify() {
+    work_.notify_one();
+    changed_.notify_all();
+  }
+
+  // engine_thread.cc
+  void run();
+  /// Decides on all operations that may start now. A world of one has none: its groups pass through at once.
+  [[nodiscard]] std::vector<Start> plan_starts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool plan_starts_of(ModelState& m, std::vector<Start>& starts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool plan_reduce_scatter(ModelState& m, std::size_t g, std::vector<Start>& starts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool plan_all_gather(ModelState& m, std::size_t g, std::vector<Start>& starts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool earlier_gathers_done(const ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void carry_out(const Start& start) ABSL_LOCKS_EXCLUDED(mutex_);
+  void open_gather(const Start& start, bool parameters) ABSL_LOCKS_EXCLUDED(mutex_);
+  void reduce_ended(ModelState& m, std::size_t g, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
+  void gather_ended(ModelState& m, std::size_t g, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] bool advance_update(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // engine_state.cc
+  [[nodiscard]] absl::StatusOr<std::vector<std::byte>> answer_peer(std::uint64_t key) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const EngineOptions options_;
+  const int rank_;
+  const int num_ranks_;
+  Timeline timeline_;
+
+  mutable base::Mutex mutex_;
+  base::CondVar work_;                               // wakes the engine thread
+  base::CondVar changed_;                            // wakes the computing thread
+  std::vector<std::unique_ptr<ModelState>> models_;  // grows under the mutex; the states are guarded by it, but for memory and atomics
+  std::deque<ModelState*> reduce_order_ ABSL_GUARDED_BY(mutex_);  // models with reduce-scatters to start, in the order of their rounds
+  std::size_t reduces_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t reduce_bytes_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t gathers_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;  // supplied and not done
+  std::size_t gather_bytes_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t gather_order_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::unique_ptr<comm::Communicator> communicator_;  // its threads call back into the members above: reset in the destructor first
+  std::jthread thread_;
+};
+
+}  // namespace maypole::pipeline

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Models, their memory and optimizer state, the service to peers, and the end.
+
+#include "maypole/base/check.h"
+#include "maypole/base/status.h"
+#include "maypole/pipeline/agreement.h"
+#include "maypole/pipeline/engine_impl.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace maypole::pipeline {
+namespace {
+
+/// What read_peer() asks for: 8 bits of model, 20 of parameter, 2 of slot, 34 of step.
+struct StateKey {
+  ModelId model = 0;
+  std::size_t parameter = 0;
+  int slot = 0;
+  std::uint64_t step = 0;
+};
+
+constexpr std::uint64_t kStepMask = (std::uint64_t{1} << 34) - 1;
+constexpr std::size_t kMaxModels = 256;
+constexpr std::size_t kMaxParameters = std::size_t{1} << 20;
+constexpr std::size_t kMaxGroups = std::size_t{1} << 23;
+
+std::uint64_t encode(const StateKey& key) {
+  return (static_cast<std::uint64_t>(key.model) << 56) | (static_cast<std::uint64_t>(key.parameter) << 36) |
+         (static_cast<std::uint64_t>(key.slot) << 34) | (key.step & kStepMask);
+}
+
+StateKey decode(std::uint64_t key) {
+  return {static_cast<ModelId>(key >> 56), static_cast<std::size_t>((key >> 36) & (kMaxParameters - 1)), static_cast<int>((key >> 34) & 3u),
+          key & kStepMask};
+}
+
+absl::Status check_options(const std::vector<ParameterSpec>& parameters, const ModelOptions& options, const overlap::Schedule& schedule) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  std::size_t elements = 0;
+  for (const ParameterSpec& spec : parameters) {
+    elements += spec.count;
+    if (spec.dtype == base::DType::kByte) {
+      return base::error(invalid, "parameter '{}' is of bytes; parameters must be float32, float64, bfloat16 or float16", spec.name);
+    }
+  }
+  if (elements == 0 || parameters.size() > kMaxParameters) {
+    return base::error(invalid,
+                       "a model needs between 1 and {} parameters with at least one element, this one has {} parameters and {} elements",
+                       kMaxParameters, parameters.size(), elements);
+  }
+  if (options.update == overlap::UpdateMode::kSharded) {
+    if (!schedule.traits().allows_sharded) {
+      return base::error(invalid, "schedule '{}' updates replicated; take update=\"replicated\", or schedule dear or weave",
+                         schedule.name());
+    }
+    if (options.compress_bfloat16) {
+      return base::error(invalid,
+                         "compression of gradients needs update=\"replicated\": sharded updates gather parameters, which must stay exact");
+    }
+    if (options.optimizer == OptimizerKind::kNone) {
+      return base::error(invalid, "sharded updates need a native optimizer (SGD, Adam, AdamW); take update=\"replicated\"");
+    }
+  }
+  const int needed = options.optimizer == OptimizerKind::kAdam || options.optimizer == OptimizerKind::kAdamW ? 2 : 0;
+  if (options.num_state_slots < needed || options.num_state_slots > 2) {
+    return base::error(invalid, "the optimizer needs {} to 2 state arrays per parameter, not {}", needed, options.num_state_slots);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> describe_model(const std::vector<ParameterSpec>& parameters, const ModelOptions& options) {
+  std::vector<std::string> lines = {
+      fmt::format("schedule {}", options.schedule),
+      fmt::format("update {}", options.update == overlap::UpdateMode::kSharded ? "sharded" : "replicated"),
+      fmt::format("optimizer {}, {} state arrays", static_cast<int>(options.optimizer), options.num_state_slots),
+      fmt::format("fusion sizes block {}, group {}, first {}", options.fusion.block_bytes, options.fusion.group_bytes,
+                  options.fusion.first_group_bytes),
+      fmt::format("compression {}", options.compress_bfloat16 ? "bf16" : "none")};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterSpec& spec = parameters[i];
+    lines.push_back(fmt::format("parameter {}: {} {} elements of {}, param group {}", i, spec.name, spec.count, base::name_of(spec.dtype),
+                                spec.param_group));
+  }
+  return lines;
+}
+
+}  // namespace
+
+EngineImpl::EngineImpl(std::unique_ptr<comm::Communicator> communicator, const EngineOptions& options)
+    : options_(options),
+      rank_(communicator->rank()),
+      num_ranks_(communicator->num_ranks()),
+      timeline_(options.timeline, rank_),
+      communicator_(std::move(communicator)) {
+  communicator_->serve([this](std::uint64_t key) { return answer_peer(key); });
+  thread_ = std::jthread([this] { run(); });
+}
+
+EngineImpl::~EngineImpl() {
+  {
+    base::MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+  communicator_.reset();
+}
+
+ModelState& EngineImpl::model(ModelId id) {
+  MAYPOLE_CHECK_LT(id, models_.size());
+  return *models_[id];
+}
+
+absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> parameters, const ModelOptions& options) {
+  MAYPOLE_RETURN_IF_ERROR(check_agreement(*communicator_, describe_model(parameters, options), options_.timeout));
+  MAYPOLE_ASSIGN_OR_RETURN(auto schedule, overlap::make_schedule(options.schedule));
+  MAYPOLE_RETURN_IF_ERROR(check_options(parameters, options, *schedule));
+  std::vector<overlap::PlannedTensor> tensors;
+  for (const ParameterSpec& spec : parameters) {
+    tensors.push_back({spec.count, spec.dtype});
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, overlap::plan_fusion(tensors, options.fusion));
+  if (plan.groups.size() > kMaxGroups || models_.size() >= kMaxModels) {
+    return base::error(absl::StatusCode::kInvalidArgument, "at most {} models of {} groups; take larger fusion groups", kMaxModels,
+                       kMaxGroups);
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(
+      std::unique_ptr<ModelMemory> memory,
+      ModelMemory::create(*communicator_, std::move(plan), options.num_state_slots, options.update == overlap::UpdateMode::kSharded));
+  base::MutexLock lock(mutex_);
+  MAYPOLE_RETURN_IF_ERROR(error_);
+  const ModelId id = models_.size();
+  models_.push_back(std::make_unique<ModelState>(id, std::move(parameters), options, std::move(schedule), std::move(memory)));
+  return id;
+}
+
+std::span<std::byte> EngineImpl::parameter(ModelId id, std::size_t i) { return model(id).memory->parameter(i); }
+std::span<std::byte> EngineImpl::gradient(ModelId id, std::size_t i) { return model(id).memory->gradient(i); }
+std::vector<std::shared_ptr<comm::SharedMemory>> EngineImpl::arenas(ModelId id) { return model(id).memory->handles(); }
+const overlap::FusionPlan& EngineImpl::plan(ModelId id) { return model(id).plan(); }
+
+// --- optimizer state ---
+
+std::int64_t EngineImpl::update_count(ModelId id, std::size_t i) {
+  ModelState& m = model(id);
+  base::MutexLock lock(mutex_);
+  if (m.stage == Stage::kStepped) {  // the count is known when the ranks have agreed on what was used; an error leaves the last one
+    await(m, 0, [&] { return m.updates_begun == m.steps; }, [&] { return "the update of " + m.describe(i); }).IgnoreError();
+  }
+  return m.update_count[i];
+}
+
+void EngineImpl::set_update_count(ModelId id, std::size_t i, std::int64_t count) {
+  ModelState& m = model(id);
+  base::MutexLock lock(mutex_);
+  if (m.stage == Stage::kStepped) {
+    await_current(m).IgnoreError();  // the next call returns the error
+  }
+  m.update_count[i] = count;
+}
+
+std::span<std::byte> EngineImpl::state(ModelId id, std::size_t i, int slot) { return model(id).memory->state(i, slot); }
+
+absl::StatusOr<std::vector<std::byte>> EngineImpl::read_state(ModelId id, std::size_t i, int slot) {
+  MAYPOLE_RETURN_IF_ERROR(flush(id));
+  ModelState& m = model(id);
+  if (!m.sharded) {
+    const std::span<const std::byte> state = m.memory->state(i, slot);
+    return std::vector<std::byte>(state.begin(), state.end());
+  }
+  std::uint64_t step = 0;
+  {
+    base::MutexLock lock(mutex_);
+    if (m.stage != Stage::kIdle) {
+      return base::error(
+          absl::StatusCode::kFailedPrecondition,
+          "optimizer state of sharded {} can be read before backward() or after step(), not between them: peers may be ahead",
+          m.describe(i));
+    }
+    step = m.steps;
+  }
+  std::vector<std::byte> whole(m.memory->parameter(i).size());
+  for (int r = 0; r < num_ranks_; ++r) {
+    if (r == rank_) {
+      MAYPOLE_RETURN_IF_ERROR(m.memory->place_state(i, r, m.memory->own_state(i, slot), whole));
+      continue;
+    }
+    MAYPOLE_ASSIGN_OR_RETURN(const std::vector<std::byte> part, communicator_->read_peer(r, encode({id, i, slot, step}), options_.timeout));
+    MAYPOLE_RETURN_IF_ERROR(m.memory->place_state(i, r, part, whole));
+  }
+  return whole;
+}
+
+absl::StatusOr<std::vector<std::byte>> EngineImpl::answer_peer(std::uint64_t key) {
+  const StateKey wanted = decode(key);
+  base::MutexLock lock(mutex_);
+  if (wanted.model >= models_.size()) {
+    return base::error(absl::StatusCode::kUnavailable, "rank {} has not added model {} yet", rank_, wanted.model);
+  }
+  ModelState& m = *models_[wanted.model];
+  if (wanted.parameter >= m.specs.size() || wanted.slot >= m.memory->num_slots()) {
+    return base::error(absl::StatusCode::kInvalidArgument, "rank {} has no state {} of parameter {} of model {}", rank_, wanted.slot,
+                       wanted.parameter, wanted.model);
+  }
+  // The update of the next step cannot begin without the asker, so what is complete now stays as it is while the asker waits.
+  if ((m.updates_done & kStepMask) != wanted.step || m.updates_begun != m.updates_done) {
+    return base::error(absl::StatusCode::kUnavailable, "rank {} is at step {}, not at {}", rank_, m.updates_done, wanted.step);
+  }
+  return m.memory->own_state(wanted.parameter, wanted.slot);
+}
+
+absl::Status EngineImpl::write_state(ModelId id, std::size_t i, int slot, std::span<const std::byte> values) {
+  ModelState& m = model(id);
+  if (values.size() != m.memory->parameter(i).size() || slot < 0 || slot >= m.memory->num_slots()) {
+    return base::error(absl::StatusCode::kInvalidArgument, "state {} of {} has {} bytes in {} arrays, not {}", slot, m.describe(i),
+                       m.memory->parameter(i).size(), m.memory->num_slots(), values.size());
+  }
+  MAYPOLE_RETURN_IF_ERROR(flush(id));
+  base::MutexLock lock(mutex_);  // a peer may be reading
+  m.memory->write_state(i, slot, values);
+  return absl::OkStatus();
+}
+
+// --- the end ---
+
+Report EngineImpl::report(ModelId id) {
+  ModelState& m = model(id);
+  Report report;
+  report.schedule = m.options.schedule;
+  report.update = m.sharded ? "sharded" : "replicated";
+  report.world_size = num_ranks_;
+  const double share = static_cast<double>(num_ranks_ - 1) / num_ranks_;  // of a group's bytes, sent by each rank in each half
+  double sent = 0;
+  for (const overlap::Group& group : m.plan().groups) {
+    const base::DType dtype = m.plan().arenas[group.arena].dtype;
+    const bool halved = m.options.compress_bfloat16 && dtype == base::DType::kFloat32;
+    const std::size_t bytes = group.range.size() * base::size_of(halved ? base::DType::kBFloat16 : dtype);
+    report.groups.push_back({.bytes = bytes});
+    sent += 2 * share * static_cast<double>(bytes);
+  }
+  report.communication_s = sent * communicator_->edge_cost().beta_s_per_byte;
+  base::MutexLock lock(mutex_);
+  m.measurements.fill(report);
+  report.bound_s = std::max(report.forward_s + report.backward_s, report.communication_s);
+  return report;
+}
+
+absl::Status EngineImpl::write_timeline(const std::string& path) { return timeline_.write(path); }
+
+absl::Status EngineImpl::finalize() {
+  absl::Status outcome;
+  for (std::size_t id = 0; id < models_.size() && outcome.ok(); ++id) {
+    outcome = flush(id);
+  }
+  if (!outcome.ok()) {
+    return outcome;
+  }
+  return communicator_->finalize(options_.timeout);
+}
+
+}  // namespace maypole::pipeline

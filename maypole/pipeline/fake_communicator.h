@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// For tests: communicators of P ranks in one process. One thread carries out the pieces of all operations in random order (seeded), as
+// far as causality and the lanes allow: reduce-scatters in order, all-gather pieces of one sender in the order in which it supplied
+// them (standing still while the receiver has not opened the tag), user operations in order.
+
+#include "maypole/comm/communicator.h"
+
+#include <memory>
+#include <vector>
+
+namespace maypole::pipeline {
+
+[[nodiscard]] std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed);
+
+}  // namespace maypole::pipeline

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/pipeline/model_memory.h"
+
+#include "maypole/base/check.h"
+#include "maypole/base/status.h"
+#include "maypole/pipeline/elements.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace maypole::pipeline {
+
+ModelMemory::ModelMemory(overlap::FusionPlan plan, int num_slots, bool sharded, int rank, int num_ranks)
+    : plan_(std::move(plan)), num_slots_(num_slots), sharded_(sharded), rank_(rank), num_ranks_(num_ranks) {}
+
+absl::StatusOr<std::unique_ptr<ModelMemory>> ModelMemory::create(comm::Communicator& communicator, overlap::FusionPlan plan, int num_slots,
+                                                                 bool sharded) {
+  std::unique_ptr<ModelMemory> memory(new ModelMemory(std::move(plan), num_slots, sharded, communicator.rank(), communicator.num_ranks()));
+  for (std::size_t a = 0; a < memory->plan_.arenas.size(); ++a) {
+    const std::size_t bytes = std::max<std::size_t>(1, memory->plan_.arenas[a].count * memory->element_size(a));
+    ArenaMemory arena;
+    MAYPOLE_ASSIGN_OR_RETURN(arena.parameters, communicator.allocate(bytes));
+    MAYPOLE_ASSIGN_OR_RETURN(arena.gradients, communicator.allocate(bytes));
+    arena.state.assign(static_cast<std::size_t>(num_slots), std::vector<std::byte>(memory->state_elements(a) * memory->element_size(a)));
+    memory->arenas_.push_back(std::move(arena));
+  }
+  for (const overlap::Group& group : memory->plan_.groups) {
+    std::vector<Piece> pieces;
+    for (const std::size_t i : group.tensors) {
+      for (const Piece& piece : memory->pieces_in(i, {group.range.begin, group.range.end})) {
+        pieces.push_back(piece);
+      }
+    }
+    memory->group_pieces_.push_back(std::move(pieces));
+  }
+  return memory;
+}
+
+std::vector<std::shared_ptr<comm::SharedMemory>> ModelMemory::handles() const {
+  std::vector<std::shared_ptr<comm::SharedMemory>> result;
+  for (const ArenaMemory& arena : arenas_) {
+    result.push_back(arena.parameters);
+    result.push_back(arena.gradients);
+  }
+  return result;
+}
+
+std::span<std::byte> ModelMemory::part(std::span<std::byte> arena, std::size_t i) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  const std::size_t size = element_size(place.arena);
+  return place.elements.empty() ? std::span<std::byte>() : arena.subspan(place.elements.begin * size, place.elements.size() * size);
+}
+
+// --- which elements are whose ---
+
+std::vector<model::Interval> ModelMemory::parts_of(model::Interval elements, std::size_t arena, int rank) const {
+  if (elements.empty()) {
+    return {};
+  }
+  if (!sharded_) {
+    return {elements};
+  }
+  const overlap::Arena& a = plan_.arenas[arena];
+  return model::owned_parts(elements, a.count, a.block, static_cast<std::size_t>(rank), static_cast<std::size_t>(num_ranks_));
+}
+
+std::vector<ModelMemory::Piece> ModelMemory::pieces_in(std::size_t i, model::Interval range) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  const model::Interval common{std::max(range.begin, place.elements.begin), std::min(range.end, place.elements.end)};
+  std::vector<Piece> pieces;
+  if (common.begin < common.end) {
+    for (const model::Interval& part : parts_of(common, place.arena, rank_)) {
+      pieces.push_back({i, part, state_element(part.begin, place.arena)});
+    }
+  }
+  return pieces;
+}
+
+std::size_t ModelMemory::state_element(std::size_t element, std::size_t arena) const {
+  if (!sharded_) {
+    return element;
+  }
+  const overlap::Arena& a = plan_.arenas[arena];
+  const std::size_t block = element / a.block;
+  const model::Interval chunk =
+      model::BlockRange{0, a.count, a.block}.chunk_at(block, static_cast<std::size_t>(rank_), static_cast<std::size_t>(num_ranks_));
+  const std::size_t full = model::chunk_of(a.block, static_cast<std::size_t>(rank_), static_cast<std::size_t>(num_ranks_)).size();
+  return block * full + (element - chunk.begin);
+}
+
+std::size_t ModelMemory::state_elements(std::size_t arena) const {
+  const overlap::Arena& a = plan_.arenas[arena];
+  return sharded_ ? model::BlockRange{0, a.count, a.block}.chunk_size(static_cast<std::size_t>(rank_), static_cast<std::size_t>(num_ranks_))
+                  : a.count;
+}
+
+// --- gradients ---
+
+void ModelMemory::zero_gradient(std::size_t i) const { std::ranges::fill(gradient(i), std::byte{0}); }
+
+void ModelMemory::copy_gradient(std::size_t i, const std::byte* source) const {
+  const std::span<std::byte> target = gradient(i);
+  if (!target.empty() && source != target.data()) {
+    std::memcpy(target.data(), source, target.size());
+  }
+}
+
+void ModelMemory::add_gradient(std::size_t i, const std::byte* source) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  add_elements(plan_.arenas[place.arena].dtype, place.elements.size(), gradient(i).data(), source);
+}
+
+void ModelMemory::scale_gradient(std::size_t i, double factor) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  scale_elements(plan_.arenas[place.arena].dtype, place.elements.size(), gradient(i).data(), factor);
+}
+
+double ModelMemory::gradient_powers(std::size_t i, double power) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  return sum_of_powers(plan_.arenas[place.arena].dtype, place.elements.size(), gradient(i).data(), power);
+}
+
+double ModelMemory::shard_powers(double power) const {
+  double total = 0;
+  for (std::size_t a = 0; a < arenas_.size(); ++a) {
+    const overlap::Arena& arena = plan_.arenas[a];
+    for (const model::Interval& part : model::owned_parts({0, arena.count}, arena.count, arena.block, static_cast<std::size_t>(rank_),
+                                                          static_cast<std::size_t>(num_ranks_))) {
+      total = combine_powers(total, sum_of_powers(arena.dtype, part.size(), gradients(a) + part.begin * element_size(a), power), power);
+    }
+  }
+  return total;
+}
+
+void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
+  for (const Piece& piece : group_pieces_[g]) {
+    if (order.used[piece.tensor] == 0) {
+      continue;
+    }
+    const std::size_t a = plan_.tensors[piece.tensor].arena;
+    const std::size_t size = element_size(a);
+    ArenaMemory& arena = arenas_[a];
+    const auto state = [&](std::size_t slot) {
+      return arena.state.size() > slot ? arena.state[slot].data() + piece.state_element * size : nullptr;
+    };
+    update(order.kind, plan_.arenas[a].dtype, order.hyper[order.param_group[piece.tensor]], order.update_count[piece.tensor],
+           order.gradient_scale, piece.elements.size(), parameters(a) + piece.elements.begin * size,
+           gradients(a) + piece.elements.begin * size, state(0), state(1));
+  }
+}
+
+// --- state ---
+
+std::span<std::byte> ModelMemory::state(std::size_t i, int slot) {
+  return sharded_ ? std::span<std::byte>() : part(arenas_[plan_.tensors[i].arena].state[static_cast<std::size_t>(slot)], i);
+}
+
+std::vector<std::byte> ModelMemory::own_state(std::size_t i, int slot) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  const std::size_t size = element_size(place.arena);
+  const std::vector<std::byte>& state = arenas_[place.arena].state[static_cast<std::size_t>(slot)];
+  std::vector<std::byte> result;
+  for (const Piece& piece : pieces_in(i, place.elements)) {
+    const auto begin = state.begin() + static_cast<std::ptrdiff_t>(piece.state_element * size);
+    result.insert(result.end(), begin, begin + static_cast<std::ptrdiff_t>(piece.elements.size() * size));
+  }
+  return result;
+}
+
+void ModelMemory::write_state(std::size_t i, int slot, std::span<const std::byte> values) {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  const std::size_t size = element_size(place.arena);
+  std::vector<std::byte>& state = arenas_[place.arena].state[static_cast<std::size_t>(slot)];
+  for (const Piece& piece : pieces_in(i, place.elements)) {
+    std::memcpy(state.data() + piece.state_element * size, values.data() + (piece.elements.begin - place.elements.begin) * size,
+                piece.elements.size() * size);
+  }
+}
+
+absl::Status ModelMemory::place_state(std::size_t i, int owner, std::span<const std::byte> part, std::span<std::byte> whole) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  const std::size_t size = element_size(place.arena);
+  std::size_t taken = 0;
+  const std::vector<model::Interval> parts = parts_of(place.elements, place.arena, owner);
+  for (const model::Interval& run : parts) {
+    const std::size_t bytes = run.size() * size;
+    if (taken + bytes <= part.size()) {
+      std::memcpy(whole.data() + (run.begin - place.elements.begin) * size, part.data() + taken, bytes);
+    }
+    taken += bytes;
+  }
+  if (taken != part.size()) {
+    return base::error(absl::StatusCode::kFailedPrecondition, "rank {} answered with {} bytes of optimizer state, its shard has {}", owner,
+                       part.size(), taken);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace maypole::pipeline
