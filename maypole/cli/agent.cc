@@ -3,6 +3,7 @@
 
 #include "maypole/base/status.h"
 #include "maypole/base/units.h"
+#include "maypole/cli/agent_link.h"
 #include "maypole/cli/messages.h"
 #include "maypole/cli/ports.h"
 #include "maypole/cli/version.h"
@@ -110,7 +111,7 @@ absl::Status Agent::prepare(const JobSpec& spec) {
   ready.directory = folder_;
   ready.cores = usable_cores();
   MAYPOLE_ASSIGN_OR_RETURN(const std::string identity, net::machine_identity());
-  ready.machine = identity.substr(0, identity.find('/'));  // without the network namespace: cores and clock are the machine's
+  ready.machine = boot_of(identity);
   if (spec.first_rank == 0) {
     MAYPOLE_ASSIGN_OR_RETURN(BoundPort bound, listen_on(spec.bind_address));
     rendezvous_ = std::move(bound.socket);

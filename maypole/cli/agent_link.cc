@@ -4,10 +4,12 @@
 #include "maypole/base/status.h"
 #include "maypole/cli/launcher_template.h"
 #include "maypole/net/address.h"
+#include "maypole/net/machine.h"
 
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace maypole::cli {
 
@@ -61,6 +63,51 @@ absl::StatusOr<std::vector<AgentLink>> plan_agents(const std::vector<HostWorkers
 }
 
 std::string bind_address(const AgentLink& agent) { return is_number(agent.address) ? agent.address : ""; }
+
+std::vector<StartOrder> start_orders(const std::vector<AgentLink>& agents) {
+  std::map<std::string, int> workers_on;
+  for (const AgentLink& agent : agents) {
+    workers_on[agent.ready.machine] += agent.place.num_workers;
+  }
+  const AgentLink& first = agents.front();
+  std::vector<StartOrder> orders;
+  for (const AgentLink& agent : agents) {
+    orders.push_back({net::format_host_port(first.address, static_cast<std::uint16_t>(first.ready.rendezvous_port)), first.address,
+                      first.ready.master_port, workers_on[agent.ready.machine]});
+  }
+  return orders;
+}
+
+std::map<int, std::string> hosts_by_rank(const std::vector<AgentLink>& agents) {
+  std::map<int, std::string> hosts;
+  for (const AgentLink& agent : agents) {
+    for (int i = 0; i < agent.place.num_workers; ++i) {
+      hosts[agent.place.first_rank + i] = agent.place.host.name;
+    }
+  }
+  return hosts;
+}
+
+std::string why_lost(const AgentLink& agent) {
+  const std::string ended = fmt::format("`{}` {}", quote_words(agent.command), net::describe(agent.ended.value_or(net::ExitStatus{})));
+  if (agent.state == AgentLink::State::kStarting) {
+    return ended + " before the agent answered: check the host's name and the launcher";
+  }
+  return "the connection to its agent is lost: " + ended;
+}
+
+void remove_folders_left(const std::vector<AgentLink>& agents) {
+  const absl::StatusOr<std::string> here = net::machine_identity();
+  for (const AgentLink& agent : agents) {
+    const AgentReady& ready = agent.ready;
+    if (here.ok() && !ready.directory.empty() && ready.machine == boot_of(*here)) {
+      std::error_code ignored;
+      std::filesystem::remove_all(ready.directory, ignored);
+    }
+  }
+}
+
+std::string boot_of(const std::string& identity) { return identity.substr(0, identity.find('/')); }
 
 absl::Status start_agent(AgentLink& agent) {
   net::ChildOptions options;

@@ -8,6 +8,7 @@
 
 #include <absl/status/status.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,6 +57,21 @@ struct AgentLink {
 
 /// Where the agent of rank 0 listens: a numeric address of its own, or every address ("") where others know it by name.
 [[nodiscard]] std::string bind_address(const AgentLink& agent);
+
+/// What each agent is told when all are ready, by their answers.
+[[nodiscard]] std::vector<StartOrder> start_orders(const std::vector<AgentLink>& agents);
+
+/// The name of the host entry of each rank.
+[[nodiscard]] std::map<int, std::string> hosts_by_rank(const std::vector<AgentLink>& agents);
+
+/// Why an agent whose process has ended is lost: what it was started by, and how that ended.
+[[nodiscard]] std::string why_lost(const AgentLink& agent);
+
+/// The part of net::machine_identity() that is the machine's, without its network namespace: who shares cores, clock and files.
+[[nodiscard]] std::string boot_of(const std::string& identity);
+
+/// Removes the temporary folders of agents on this machine that could not do it themselves, because they were killed.
+void remove_folders_left(const std::vector<AgentLink>& agents);
 
 /// Starts the agent's process; it reads its spec next.
 [[nodiscard]] absl::Status start_agent(AgentLink& agent);

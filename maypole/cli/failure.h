@@ -13,9 +13,9 @@ namespace maypole::cli {
 struct Failure {
   int rank = -1;
   std::string host;
-  net::ExitStatus status;
-  double seconds = 0;  // after the start of the workers
-  std::string reason;  // a sentence where there is more to say than the status
+  net::ExitStatus status{};
+  double seconds = 0;    // after the start of the workers
+  std::string reason{};  // a sentence where there is more to say than the status
 };
 
 /// Picks the failure that began it all, from failures in the order in which they were seen. A rank that fails because its peer is lost

@@ -12,7 +12,6 @@
 #include "maypole/cli/results.h"
 #include "maypole/cli/version.h"
 #include "maypole/cli/worker_environment.h"
-#include "maypole/net/address.h"
 #include "maypole/net/child_process.h"
 #include "maypole/net/hmac.h"
 
@@ -77,7 +76,6 @@ class Launch {
   void flush_output();
   void clean_up();
   int conclude();
-  [[nodiscard]] std::map<int, std::string> hosts_by_rank() const;
   [[nodiscard]] bool all_over() const {
     return std::ranges::all_of(agents_, [](const AgentLink& agent) { return agent.over(); });
   }
@@ -176,21 +174,13 @@ void Launch::abandon_agents() {
 }
 
 void Launch::on_ready() {
-  std::map<std::string, int> workers_on;
-  for (const AgentLink& agent : agents_) {
-    if (agent.state != AgentLink::State::kReady) {
-      return;
-    }
-    workers_on[agent.ready.machine] += agent.place.num_workers;
+  if (std::ranges::any_of(agents_, [](const AgentLink& agent) { return agent.state != AgentLink::State::kReady; })) {
+    return;
   }
-  StartOrder order;
-  order.rendezvous = net::format_host_port(agents_[0].address, static_cast<std::uint16_t>(agents_[0].ready.rendezvous_port));
-  order.master_address = agents_[0].address;
-  order.master_port = agents_[0].ready.master_port;
-  for (AgentLink& agent : agents_) {
-    order.workers_on_machine = workers_on[agent.ready.machine];
-    agent.send(MessageKind::kStart, to_json(order));
-    agent.state = AgentLink::State::kRunning;
+  const std::vector<StartOrder> orders = start_orders(agents_);
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
+    agents_[i].send(MessageKind::kStart, to_json(orders[i]));
+    agents_[i].state = AgentLink::State::kRunning;
   }
   started_ = Clock::now();
   enter(Phase::kRunning, std::nullopt);
@@ -283,12 +273,7 @@ void Launch::check_lost() {
       }
       continue;
     }
-    if (agent.state == AgentLink::State::kStarting) {
-      lose(agent, fmt::format("`{}` {} before the agent answered: check the host's name and the launcher", quote_words(agent.command),
-                              net::describe(*agent.ended)));
-    } else {
-      lose(agent, fmt::format("the connection to its agent is lost: `{}` {}", quote_words(agent.command), net::describe(*agent.ended)));
-    }
+    lose(agent, why_lost(agent));
   }
 }
 
@@ -421,22 +406,7 @@ void Launch::clean_up() {
     on_signals();
   }
   static_cast<void>(subreaper_.kill_descendants(kAfterTerminate));
-  for (const AgentLink& agent : agents_) {
-    if (agent.direct && !agent.ready.directory.empty()) {  // gone already, unless the agent was killed
-      std::error_code ignored;
-      std::filesystem::remove_all(agent.ready.directory, ignored);
-    }
-  }
-}
-
-std::map<int, std::string> Launch::hosts_by_rank() const {
-  std::map<int, std::string> hosts;
-  for (const AgentLink& agent : agents_) {
-    for (int i = 0; i < agent.place.num_workers; ++i) {
-      hosts[agent.place.first_rank + i] = agent.place.host.name;
-    }
-  }
-  return hosts;
+  remove_folders_left(agents_);
 }
 
 int Launch::conclude() {
@@ -458,7 +428,7 @@ int Launch::conclude() {
     code = 128 + interrupted_by_;
     output_.say(fmt::format("maypole: interrupted by {}\n", net::signal_name(interrupted_by_)));
   } else {
-    code = results_.write(options_.report, options_.timeline, hosts_by_rank(), output_);
+    code = results_.write(options_.report, options_.timeline, hosts_by_rank(agents_), output_);
   }
   summary.exit_code = code;
   if (options_.json) {

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   // What follows `--` belongs to the job and is not for the parser to look at.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto dashes = std::ranges::find(arguments, "--");
-  std::vector<std::string> command(dashes == arguments.end() ? dashes : dashes + 1, arguments.end());
+  std::vector<std::string> command(dashes, arguments.end());
   arguments.erase(dashes, arguments.end());
 
   CLI::App app("Maypole trains data-parallel jobs as fast as the links between their workers allow.", "maypole");

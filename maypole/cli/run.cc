@@ -135,8 +135,17 @@ std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
   return [run, written] {
+    // A command may begin without `--`; a later `--` is then its own.
     const std::vector<std::string> rest = run->remaining();
-    written->run.command.insert(written->run.command.begin(), rest.begin(), rest.end());
+    std::vector<std::string>& command = written->run.command;
+    if (!rest.empty() && rest.front().starts_with("-")) {
+      fmt::print(stderr, "maypole run: {} is not an option: see `maypole run --help`\n", rest.front());
+      return kWrongUse;
+    }
+    if (rest.empty() && !command.empty()) {
+      command.erase(command.begin());
+    }
+    command.insert(command.begin(), rest.begin(), rest.end());
     absl::StatusOr<std::vector<AgentLink>> agents = check(*written);
     if (!agents.ok()) {
       fmt::print(stderr, "maypole run: {}\n", base::message(agents.status()));

@@ -11,8 +11,8 @@ class App;
 
 namespace maypole::cli {
 
-/// Adds the subcommand `run`. `command` is what follows `--`, filled in before parsing; the returned function runs the subcommand after
-/// parsing and gives the exit code.
+/// Adds the subcommand `run`. `command` is `--` and what follows it, or nothing; the returned function runs the subcommand after parsing
+/// and gives the exit code.
 [[nodiscard]] std::function<int()> add_run(CLI::App& app, std::vector<std::string> command);
 
 }  // namespace maypole::cli
