@@ -43,6 +43,7 @@ struct ConnectOptions {
 struct Link {
   int peer = 0;
   bool shared_memory = false;
+  int exchange = -1;  // k of an exchange link to rank XOR 2^k; -1: a ring link
   std::array<base::Fd, kNumLanes> sockets;  // non-blocking, TCP_NODELAY, cubic where the kernel permits
   std::string local_address;
   std::string remote_address;
@@ -53,9 +54,7 @@ struct Connections {
   model::Ring ring;            // ordered members with addresses, the same value on all ranks
   std::vector<Link> next;      // exactly one for P > 1: this rank sends data on it
   std::vector<Link> previous;  // exactly one for P > 1: this rank receives data from it
-  std::vector<Link> exchange;  // [k]: the peer at rank XOR 2^k, 2^k < Q, the largest power of two within P; empty for ranks from Q on.
-                               // Data both ways on lane kUser (kControl with shared memory); distinct from ring links to the same peer.
-                               // Shared memory only where neither end's edge is paced
+  std::vector<Link> exchange;  // by ascending k = Link::exchange, for the logarithmic algorithms; data both ways, lane kUser only
 };
 
 /// Meets the peers at rank 0, checks that all agree on job, epoch, size and secret, and connects the links. All ranks succeed, or none.

@@ -177,8 +177,13 @@ std::vector<PlannedLink> plan_links(const RingTable& table, int rank) {
   links.push_back(
       {.kind = LinkKind::kPrevious, .level = 0, .peer = previous, .shared_memory = edge_shares(previous, rank), .initiates = false});
   const int exchanging = static_cast<int>(std::bit_floor(static_cast<unsigned>(num_ranks)));
-  for (int level = 0; (1 << level) < exchanging && rank < exchanging; ++level) {
+  for (int level = 0; (1 << level) <= exchanging; ++level) {
     const int peer = rank ^ (1 << level);
+    // Below the largest power of two all levels are used; a rank above it has one link, to its host below (all_reduce.h).
+    const bool used = (1 << level) < exchanging ? rank < exchanging : peer < num_ranks;
+    if (!used) {
+      continue;
+    }
     // An exchange link beside a paced edge would go around the reserved bandwidth if it were shared memory.
     links.push_back({.kind = LinkKind::kExchange,
                      .level = level,

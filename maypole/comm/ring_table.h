@@ -76,7 +76,8 @@ struct PlannedLink {
   [[nodiscard]] std::vector<Lane> lanes() const;
 };
 
-/// All links of `rank`: next, previous, then exchange by level. Only ranks below the largest power of two within P exchange.
+/// All links of `rank`: next, previous, then exchange by level. With Q the largest power of two within P, ranks below Q exchange at all
+/// levels below log2 Q, and each rank r >= Q has one link, to r - Q, at level log2 Q.
 [[nodiscard]] std::vector<PlannedLink> plan_links(const RingTable& table, int rank);
 
 /// The value that all ranks report as Connections::ring.

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/comm/all_reduce.h"
+
+#include "maypole/base/check.h"
+#include "maypole/base/status.h"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace maypole::comm {
+
+namespace {
+
+FrameHeader with_kind(FrameHeader header, FrameKind kind) {
+  header.kind = kind;
+  return header;
+}
+
+}  // namespace
+
+RingAllReduce::RingAllReduce(const CollectiveContext& context, FrameHeader header, Work work, std::byte* data, const ChunkMap& map,
+                             base::DType dtype, ReduceOp op)
+    : Collective(context, header, work),
+      scatter_(context, with_kind(header, FrameKind::kReduceScatter), work, {data, data}, map, dtype, dtype, op),
+      gather_(context, with_kind(header, FrameKind::kAllGather), work, data, map, dtype, dtype, 0) {
+  scatter_.on_own_segment([this] { gather_.supply(1); });
+}
+
+Collective& RingAllReduce::half_of(const FrameHeader& header) {
+  return header.kind == FrameKind::kReduceScatter ? static_cast<Collective&>(scatter_) : static_cast<Collective&>(gather_);
+}
+
+Collective& RingAllReduce::half_with_outgoing() {
+  return scatter_.has_outgoing() ? static_cast<Collective&>(scatter_) : static_cast<Collective&>(gather_);
+}
+
+absl::Status RingAllReduce::validate(const FrameHeader& header) const {
+  return header.kind == FrameKind::kReduceScatter ? scatter_.validate(header) : gather_.validate(header);
+}
+
+ExchangeAllReduce::ExchangeAllReduce(const CollectiveContext& context, FrameHeader header, Work work, std::span<const std::byte> vector,
+                                     Operation operation)
+    : Collective(context, with_kind(header, FrameKind::kExchange), std::move(work)),
+      bytes_(vector.size()),
+      operation_(std::move(operation)),
+      vector_(context.pool->acquire()),
+      incoming_(context.pool->acquire()) {
+  MAYPOLE_CHECK_LE(bytes_, context.pool->segment_bytes());
+  if (bytes_ > 0) {
+    std::memcpy(vector_, vector.data(), bytes_);
+  }
+  const std::size_t rank = context.position.rank;
+  const std::size_t num_ranks = context.position.num_ranks;
+  const std::size_t q = std::bit_floor(num_ranks);
+  const auto last_link = static_cast<std::size_t>(std::countr_zero(q));
+  if (rank >= q) {
+    steps_ = {{last_link, true, false, false}, {last_link, false, true, true}};
+  } else {
+    const bool has_guest = rank + q < num_ranks;
+    if (has_guest) {
+      steps_.push_back({last_link, false, true, false});
+    }
+    for (std::size_t k = 0; k < last_link; ++k) {
+      steps_.push_back({k, true, true, false});
+    }
+    if (has_guest) {
+      steps_.push_back({last_link, true, false, false});
+    }
+  }
+}
+
+ExchangeAllReduce::~ExchangeAllReduce() {
+  context_.pool->release(vector_);
+  context_.pool->release(incoming_);
+}
+
+bool ExchangeAllReduce::has_exchange(std::size_t link) const {
+  return step_ < steps_.size() && steps_[step_].send && !sent_ && steps_[step_].link == link;
+}
+
+OutgoingFrame ExchangeAllReduce::take_exchange(std::size_t) {
+  // The vector changes as soon as the partner's arrives, so what leaves is a copy: at most 64 KiB.
+  OutgoingFrame frame{header_, nullptr, this, context_.pool->acquire()};
+  std::memcpy(frame.buffer, vector_, bytes_);
+  frame.payload = frame.buffer;
+  frame.header.bytes = static_cast<std::uint32_t>(bytes_);
+  ++in_flight_;
+  sent_ = true;
+  advance();
+  return frame;
+}
+
+bool ExchangeAllReduce::ready_for(const FrameHeader&, int link) const {
+  // The partner's vector is merged only after this rank's own has been taken, so that both add the same two vectors.
+  return link >= 0 && step_ < steps_.size() && steps_[step_].receive && !received_ && (sent_ || !steps_[step_].send) &&
+         steps_[step_].link == static_cast<std::size_t>(link);
+}
+
+absl::Status ExchangeAllReduce::validate(const FrameHeader& header) const {
+  if (header.kind != FrameKind::kExchange || header.bytes != bytes_) {
+    return base::error(absl::StatusCode::kFailedPrecondition, "a vector of {} bytes came for {}", header.bytes, describe());
+  }
+  return absl::OkStatus();
+}
+
+std::byte* ExchangeAllReduce::destination(const FrameHeader&) { return incoming_; }
+
+absl::Status ExchangeAllReduce::deliver(const FrameHeader&, const std::byte* payload) {
+  if (steps_[step_].replace) {
+    std::memcpy(vector_, payload, bytes_);
+  } else {
+    operation_.merge(vector_, payload);
+  }
+  received_ = true;
+  advance();
+  return absl::OkStatus();
+}
+
+void ExchangeAllReduce::advance() {
+  const Step& step = steps_[step_];
+  if (sent_ != step.send || received_ != step.receive) {
+    return;
+  }
+  sent_ = received_ = false;
+  if (++step_ == steps_.size()) {
+    operation_.finish(vector_);
+    finished_ = true;
+  }
+}
+
+void ExchangeAllReduce::on_sent(std::byte* buffer) {
+  --in_flight_;
+  context_.pool->release(buffer);
+}
+
+std::string ExchangeAllReduce::describe() const {
+  return fmt::format("logarithmic all-reduce {} of {} bytes (step {} of {})", header_.sequence, bytes_, step_, steps_.size());
+}
+
+bool exchange_is_faster(std::size_t bytes, std::size_t num_ranks, const EdgeCost& cost, std::size_t ring_steps, double ring_share) {
+  const std::size_t q = std::bit_floor(num_ranks);
+  const double steps = std::countr_zero(q) + (q == num_ranks ? 0 : 2);
+  const double n = static_cast<double>(bytes);
+  const double by_exchange = steps * (cost.alpha_s + n * cost.beta_s_per_byte);
+  const double by_ring = static_cast<double>(ring_steps) * cost.alpha_s + ring_share * n * cost.beta_s_per_byte;
+  return by_exchange < by_ring;
+}
+
+}  // namespace maypole::comm

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "maypole/comm/collective.h"
+#include "maypole/comm/connections.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace maypole::comm {
+
+/// The collectives in motion on one lane, and the sink of the frames that the previous rank sends on it. Progress thread only.
+///
+/// A frame may come before this rank has started its operation. On the reduce-scatter lane it is set aside (the peer's gradient was
+/// ready first), so that no frame behind it waits; on the other lanes it, and with it the lane, waits at the sender.
+class LaneState : public FrameSink {
+ public:
+  LaneState(Lane lane, const CollectiveContext& context, std::string previous) : lane_(lane), context_(context), previous_(std::move(previous)) {}
+  ~LaneState() override { clear(); }
+  LaneState(const LaneState&) = delete;
+  LaneState& operator=(const LaneState&) = delete;
+
+  /// Takes an operation; frames set aside for it are delivered. `rank` orders sends: lowest first, then by sequence.
+  [[nodiscard]] absl::Status start(std::unique_ptr<Collective> collective, int priority, base::TimePoint now);
+  [[nodiscard]] Collective* find(std::uint64_t sequence);
+  /// The operation that sends next to the next rank, or null.
+  [[nodiscard]] Collective* sender();
+  /// The operation that sends next over exchange link k, or null.
+  [[nodiscard]] Collective* exchanger(std::size_t link);
+  /// Removes and returns operations that are complete.
+  [[nodiscard]] std::vector<std::unique_ptr<Collective>> take_complete();
+  /// Ends every operation with `reason`.
+  void fail(const absl::Status& reason);
+
+  [[nodiscard]] bool empty() const { return operations_.empty(); }
+  /// Start time of the oldest operation, and what it is.
+  [[nodiscard]] std::pair<base::TimePoint, std::string> oldest() const;
+
+  [[nodiscard]] absl::StatusOr<bool> accept(const FrameHeader& header) override { return accept_from(header, -1); }
+  [[nodiscard]] std::byte* destination(const FrameHeader& header) override;
+  [[nodiscard]] absl::Status deliver(const FrameHeader& header, const std::byte* payload) override;
+  [[nodiscard]] std::uint64_t received_bytes() const { return received_bytes_; }
+  /// As accept(), for a frame that came over exchange link `link`.
+  [[nodiscard]] absl::StatusOr<bool> accept_from(const FrameHeader& header, int link);
+
+ private:
+  struct Entry {
+    std::unique_ptr<Collective> collective;
+    int priority;
+    base::TimePoint started;
+  };
+  struct SetAside {
+    FrameHeader header;
+    std::byte* buffer;
+  };
+  void clear();
+
+  Lane lane_;
+  const CollectiveContext& context_;
+  std::string previous_;
+  std::map<std::uint64_t, Entry> operations_;                                  // by sequence or tag
+  std::map<std::pair<int, std::uint64_t>, Collective*> by_priority_;           // the same, in sending order
+  std::map<std::uint64_t, std::deque<SetAside>> set_aside_;                    // frames of operations not yet started here
+  std::size_t set_aside_bytes_ = 0;
+  std::uint64_t received_bytes_ = 0;
+  std::byte* set_aside_buffer_ = nullptr;  // a socket is filling it
+};
+
+}  // namespace maypole::comm

@@ -1,0 +1,703 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/comm/progress.h"
+
+#include "maypole/base/check.h"
+#include "maypole/base/status.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <utility>
+
+namespace maypole::comm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kPoolSegment = std::size_t{128} << 10;
+// All-gather bytes that may wait in the kernel in front of a reduce-scatter that becomes ready meanwhile.
+constexpr int kGatherBacklog = 256 << 10;
+// How long to wait, after a connection broke, for the message that says why.
+constexpr auto kVerdictDelay = std::chrono::milliseconds(200);
+constexpr auto kMeetDeadline = std::chrono::seconds(30);
+constexpr int kFramesPerTurn = 8;
+constexpr std::uint64_t kEventTag = ~std::uint64_t{0};
+constexpr std::array<Lane, 3> kDataLanes{Lane::kUser, Lane::kReduceScatter, Lane::kAllGather};  // in the order of service
+
+constexpr std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
+
+}  // namespace
+
+Progress::Progress(int rank, const ProgressOptions& options) : options_(options), rank_(static_cast<std::size_t>(rank)) {}
+
+absl::StatusOr<std::unique_ptr<Progress>> Progress::start(int rank, Connections connections, const ProgressOptions& options) {
+  std::unique_ptr<Progress> progress(new Progress(rank, options));
+  MAYPOLE_RETURN_IF_ERROR(progress->open(std::move(connections)));
+  // Signals belong to the script's main thread.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  progress->life_->progress = progress.get();
+  progress->thread_ = std::jthread([p = progress.get()](const std::stop_token& stop) { p->run(stop); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return progress;
+}
+
+Progress::~Progress() {
+  {
+    const base::MutexLock lock(life_->mutex);
+    life_->progress = nullptr;
+  }
+  thread_.request_stop();
+  post([] {});
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  const absl::Status closed = base::error(absl::StatusCode::kCancelled, "the communicator was closed");
+  for (const auto& lane : lanes_) {
+    if (lane != nullptr) {
+      lane->fail(closed);
+    }
+  }
+  if (control_ != nullptr) {
+    control_->fail_questions(closed);
+  }
+}
+
+absl::Status Progress::open(Connections connections) {
+  const model::Ring& ring = connections.ring;
+  const std::size_t num_ranks = std::max<std::size_t>(1, ring.members.size());
+  context_.position = {rank_, num_ranks};
+  context_.epoch = ring.epoch;
+  context_.regions = &regions_;
+  context_.kernels = &reduce_kernels();
+  epoll_ = base::Fd(::epoll_create1(EPOLL_CLOEXEC));
+  event_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event{EPOLLIN, {.u64 = kEventTag}};
+  if (!epoll_.valid() || !event_.valid() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event_.get(), &event) != 0) {
+    return base::errno_error(errno, "cannot watch sockets");
+  }
+  ControlPlane::Settings settings{rank_, num_ranks, ring.epoch, options_.silence, {}};
+  for (std::size_t r = 0; r < ring.members.size(); ++r) {
+    const model::RingMember& member = ring.members[r];
+    settings.names.push_back(fmt::format("rank {} ({}{}{})", r, member.host, member.address.empty() ? "" : ", ", member.address));
+  }
+  for (auto* links : {&connections.next, &connections.previous, &connections.exchange}) {
+    for (Link& link : *links) {
+      std::string name = settings.names[static_cast<std::size_t>(link.peer)];
+      MAYPOLE_RETURN_IF_ERROR(add_port(std::move(link), std::move(name)));
+    }
+  }
+  for (Port& port : ports_) {
+    if (port.shm != nullptr) {
+      MAYPOLE_RETURN_IF_ERROR(port.shm->meet(port.link.sockets[index(Lane::kControl)].get(), port.name, kMeetDeadline));
+    }
+  }
+  if (num_ranks > 1) {
+    MAYPOLE_CHECK_GE(ports_.size(), 2u);
+    context_.next_shares_memory = ports_[0].shm != nullptr;
+    if (!ring.edge_bandwidth.empty()) {
+      pacer_ = Pacer(ring.edge_bandwidth[rank_]);
+    }
+    const Port& next = ports_[0];
+    description_ = next.shm != nullptr ? fmt::format("to {} through shared memory", next.name)
+                                       : fmt::format("to {} by tcp from {}", next.name, next.link.local_address);
+    if (pacer_.limited()) {
+      description_ += fmt::format(", paced to {}", format_bandwidth(ring.edge_bandwidth[rank_]));
+    }
+  }
+  control_ = std::make_unique<ControlPlane>(std::move(settings));
+  if (num_ranks > 1) {
+    control_->set_neighbours(ports_[0].control.get(), ports_[1].control.get(), Clock::now());
+  }
+  pool_ = std::make_unique<SegmentPool>(kPoolSegment, [this](std::size_t bytes) { return make_region(bytes); });
+  context_.pool = pool_.get();
+  for (const Lane lane : kDataLanes) {
+    lanes_[index(lane)] = std::make_unique<LaneState>(lane, context_, num_ranks > 1 ? ports_[1].name : "");
+  }
+  for (Port& port : ports_) {
+    if (port.exchange_number >= 0) {
+      port.exchange_sink = std::make_unique<ExchangeSink>(*lanes_[index(Lane::kUser)], port.exchange_number);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Progress::add_port(Link link, std::string name) {
+  Port port;
+  port.is_next = ports_.empty();
+  port.is_previous = ports_.size() == 1;
+  port.exchange_number = ports_.size() < 2 ? -1 : link.exchange;
+  port.name = std::move(name);
+  const bool exchange = port.exchange_number >= 0;
+  if (link.shared_memory) {
+    MAYPOLE_ASSIGN_OR_RETURN(port.shm, ShmPort::offer(link.sockets[index(Lane::kControl)].get(), event_.get(), port.name));
+    context_.exchange_shares_memory |= exchange;
+  }
+  for (const Lane lane : kDataLanes) {
+    if (exchange && lane != Lane::kUser) {
+      continue;
+    }
+    const int fd = link.sockets[index(lane)].get();
+    if (port.is_next || exchange) {
+      port.writers[index(lane)] = port.shm != nullptr ? std::unique_ptr<FrameWriter>(std::make_unique<ShmWriter>(*port.shm, static_cast<int>(lane), regions_))
+                                                      : std::make_unique<SocketWriter>(fd, port.name);
+    }
+    if (port.is_previous || exchange) {
+      port.readers[index(lane)] = port.shm != nullptr ? std::unique_ptr<FrameReader>(std::make_unique<ShmReader>(*port.shm, static_cast<int>(lane)))
+                                                      : std::make_unique<SocketReader>(fd, port.name);
+    }
+    if (port.is_next && lane == Lane::kAllGather && fd >= 0) {
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kGatherBacklog, sizeof(kGatherBacklog));
+    }
+  }
+  const int control = link.sockets[index(Lane::kControl)].get();
+  if (control >= 0) {
+    port.control = std::make_unique<ControlChannel>(control, port.name);
+  }
+  port.link = std::move(link);
+  ports_.push_back(std::move(port));
+  update_interest(ports_.size() - 1);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<SharedRegion>> Progress::make_region(std::size_t bytes) {
+  const bool shared = context_.next_shares_memory || context_.exchange_shares_memory;
+  MAYPOLE_ASSIGN_OR_RETURN(auto region, SharedRegion::create(bytes, next_region_.fetch_add(1), shared));
+  regions_.add(*region);
+  region->on_gone([life = std::weak_ptr<Life>(life_)](std::uint32_t id) {
+    const auto alive = life.lock();
+    if (alive != nullptr) {
+      const base::MutexLock lock(alive->mutex);
+      if (alive->progress != nullptr) {
+        alive->progress->forget_region(id);
+      }
+    }
+  });
+  if (shared) {
+    const int fd = ::fcntl(region->fd(), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+      return base::errno_error(errno, "cannot share {} bytes of memory", bytes);
+    }
+    // Copyable, as posted functions must be; closed once every peer has it.
+    post([this, id = region->id(), descriptor = std::make_shared<base::Fd>(fd)] { share_region_on_loop(id, descriptor); });
+  }
+  return region;
+}
+
+void Progress::share_region_on_loop(std::uint32_t id, const std::shared_ptr<base::Fd>& descriptor) {
+  for (Port& port : ports_) {
+    if (port.shm != nullptr && !port.is_previous) {
+      FrameHeader header;
+      header.kind = FrameKind::kRegion;
+      header.epoch = context_.epoch;
+      header.sequence = id;
+      port.control->send(header, {}, descriptor);
+    }
+  }
+}
+
+void Progress::forget_region(std::uint32_t id) {
+  regions_.remove(id);
+  post([this, id] {
+    for (Port& port : ports_) {
+      if (port.shm != nullptr && !port.is_previous) {
+        FrameHeader header;
+        header.kind = FrameKind::kRegionGone;
+        header.epoch = context_.epoch;
+        header.sequence = id;
+        port.control->send(header, {});
+      }
+    }
+  });
+}
+
+void Progress::post(std::function<void()> f) {
+  {
+    const base::MutexLock lock(mutex_);
+    posted_.push_back(std::move(f));
+  }
+  if (sleeping_.load()) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof(one));
+  }
+}
+
+absl::Status Progress::status() const {
+  const base::MutexLock lock(mutex_);
+  return status_;
+}
+
+void Progress::close_after_fork() {
+  for (Port& port : ports_) {
+    for (base::Fd& socket : port.link.sockets) {
+      socket.reset();
+    }
+  }
+  epoll_.reset();
+  event_.reset();
+  if (thread_.joinable()) {
+    thread_.detach();  // it does not exist in the child
+  }
+}
+
+bool Progress::run_posted() {
+  std::vector<std::function<void()>> posted;
+  {
+    const base::MutexLock lock(mutex_);
+    posted.swap(posted_);
+  }
+  for (const auto& f : posted) {
+    f();
+  }
+  return !posted.empty();
+}
+
+void Progress::start_on_loop(Lane lane, std::unique_ptr<Collective> collective, int priority) {
+  if (failed_) {
+    collective->work().finish(status());
+    return;
+  }
+  ++counts_.started[index(lane)];
+  const Work work = collective->work();
+  absl::Status started = lane_on_loop(lane).start(std::move(collective), priority, Clock::now());
+  if (started.ok()) {
+    started = control_->check_departed(counts_, pending());
+  }
+  if (!started.ok()) {
+    fail_on_loop(started, true);
+  }
+}
+
+std::array<bool, 3> Progress::pending() const {
+  return {!lanes_[0]->empty(), !lanes_[1]->empty(), !lanes_[2]->empty()};
+}
+
+bool Progress::idle_on_loop() const {
+  const auto lanes = pending();
+  return !lanes[0] && !lanes[1] && !lanes[2];
+}
+
+void Progress::depart_on_loop() {
+  if (!departed_ && !ports_.empty()) {
+    control_->say_goodbye(counts_);
+  }
+  departed_ = true;
+}
+
+void Progress::fail_on_loop(const absl::Status& reason, bool tell_peers) {
+  if (failed_) {
+    return;
+  }
+  failed_ = true;
+  {
+    const base::MutexLock lock(mutex_);
+    status_ = reason;
+  }
+  paced_.reset();
+  for (Port& port : ports_) {
+    for (const Lane lane : kDataLanes) {
+      give_up(port, index(lane));
+    }
+  }
+  if (tell_peers && !ports_.empty()) {
+    control_->send_abort(reason);
+    const base::TimePoint now = Clock::now();
+    for (Port& port : ports_) {
+      if (port.control != nullptr && !port.dead[index(Lane::kControl)]) {
+        moved(port, Lane::kControl, port.control->pump(), now);
+      }
+    }
+  }
+  for (const auto& lane : lanes_) {
+    lane->fail(reason);
+  }
+  control_->fail_questions(reason);
+}
+
+void Progress::run(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "maypole-comm");
+  while (!stop.stop_requested()) {
+    const base::TimePoint now = Clock::now();
+    const bool progressed = turn(now);
+    if (progressed) {
+      last_move_ = now;
+    }
+    wait(now, progressed);
+  }
+}
+
+bool Progress::turn(base::TimePoint now) {
+  bool progressed = run_posted();
+  for (Port& port : ports_) {
+    progressed |= move_control(port, now);
+    if (!failed_) {
+      progressed |= receive(port);
+    }
+  }
+  if (!failed_ && !ports_.empty()) {
+    progressed |= send(now);
+  }
+  if (progressed) {
+    finish_complete();
+  }
+  std::erase_if(watchers_, [](const std::function<bool()>& watcher) { return watcher(); });
+  check_time(now);
+  return progressed;
+}
+
+bool Progress::moved(Port& port, Lane lane, const absl::StatusOr<bool>& result, base::TimePoint now) {
+  if (result.ok()) {
+    return *result;
+  }
+  give_up(port, index(lane));
+  if (result.status().code() != absl::StatusCode::kUnavailable) {
+    fail_on_loop(result.status(), true);
+  } else if (!failed_ && !control_->departed(static_cast<std::size_t>(port.link.peer)) && !suspect_) {
+    suspect_ = Suspect{result.status(), now + kVerdictDelay};
+  }
+  return false;
+}
+
+void Progress::give_up(Port& port, std::size_t lane) {
+  port.dead[lane] = true;
+  const int fd = port.link.sockets[lane].get();
+  if (fd >= 0 && port.interest[lane] != 0) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    port.interest[lane] = 0;
+  }
+}
+
+bool Progress::receive(Port& port) {
+  bool progressed = false;
+  for (const Lane lane : kDataLanes) {
+    const std::size_t l = index(lane);
+    FrameReader* reader = port.readers[l].get();
+    if (reader == nullptr || port.dead[l] || failed_) {
+      continue;
+    }
+    if (port.shm == nullptr && !port.readable[l] && !reader->stalled()) {
+      continue;
+    }
+    FrameSink& sink = port.exchange_sink != nullptr ? static_cast<FrameSink&>(*port.exchange_sink) : *lanes_[l];
+    const bool lane_moved = moved(port, lane, reader->poll(sink), Clock::now());
+    port.readable[l] = lane_moved;
+    progressed |= lane_moved;
+  }
+  received_bytes_.store(lanes_[0]->received_bytes() + lanes_[1]->received_bytes() + lanes_[2]->received_bytes(), std::memory_order_relaxed);
+  return progressed;
+}
+
+bool Progress::send(base::TimePoint now) {
+  bool progressed = send_exchange();
+  if (pacer_.limited()) {
+    return progressed | send_paced(now);
+  }
+  for (const Lane lane : kDataLanes) {
+    progressed |= send_on_lane(lane);
+  }
+  return progressed;
+}
+
+bool Progress::send_on_lane(Lane lane) {
+  Port& port = ports_[0];
+  const std::size_t l = index(lane);
+  if (port.dead[l] || failed_) {
+    return false;
+  }
+  FrameWriter& writer = *port.writers[l];
+  bool progressed = moved(port, lane, writer.pump(), Clock::now());
+  for (int i = 0; i < kFramesPerTurn && !port.dead[l] && writer.writable(); ++i) {
+    if (lane == Lane::kAllGather) {
+      const FrameWriter& scatter = *port.writers[index(Lane::kReduceScatter)];
+      if (lanes_[index(Lane::kReduceScatter)]->sender() != nullptr || !scatter.writable()) {
+        break;  // a reduce-scatter waits for the link
+      }
+      if (port.shm == nullptr && writer.backlog() >= static_cast<std::size_t>(kGatherBacklog)) {
+        break;
+      }
+    }
+    Collective* collective = lanes_[l]->sender();
+    if (collective == nullptr) {
+      break;
+    }
+    const OutgoingFrame frame = collective->take_outgoing();
+    sent_bytes_.fetch_add(frame.header.bytes, std::memory_order_relaxed);
+    writer.write(frame);
+    progressed = true;
+    moved(port, lane, writer.pump(), Clock::now());
+  }
+  return progressed;
+}
+
+bool Progress::send_paced(base::TimePoint now) {
+  Port& port = ports_[0];
+  bool progressed = false;
+  for (const Lane lane : kDataLanes) {
+    if (!port.dead[index(lane)]) {
+      progressed |= moved(port, lane, port.writers[index(lane)]->pump(), now);
+    }
+  }
+  while (!failed_) {
+    if (paced_) {
+      FrameWriter& writer = *port.writers[index(paced_->lane)];
+      if (paced_->leaves > now || !writer.writable() || port.dead[index(paced_->lane)]) {
+        return progressed;
+      }
+      sent_bytes_.fetch_add(paced_->frame.header.bytes, std::memory_order_relaxed);
+      writer.write(paced_->frame);
+      const Lane lane = paced_->lane;
+      paced_.reset();
+      moved(port, lane, writer.pump(), now);
+      progressed = true;
+    }
+    for (const Lane lane : kDataLanes) {
+      Collective* collective = lanes_[index(lane)]->sender();
+      if (collective != nullptr && port.writers[index(lane)]->writable()) {
+        const OutgoingFrame frame = collective->take_outgoing();
+        paced_ = Paced{lane, frame, pacer_.occupy(now, frame.header.bytes + sizeof(FrameHeader))};
+        break;
+      }
+    }
+    if (!paced_) {
+      return progressed;
+    }
+  }
+  return progressed;
+}
+
+bool Progress::send_exchange() {
+  bool progressed = false;
+  LaneState& lane = *lanes_[index(Lane::kUser)];
+  for (std::size_t p = 2; p < ports_.size(); ++p) {
+    Port& port = ports_[p];
+    if (port.dead[index(Lane::kUser)]) {
+      continue;
+    }
+    FrameWriter& writer = *port.writers[index(Lane::kUser)];
+    progressed |= moved(port, Lane::kUser, writer.pump(), Clock::now());
+    Collective* collective = writer.writable() ? lane.exchanger(static_cast<std::size_t>(port.exchange_number)) : nullptr;
+    if (collective != nullptr) {
+      const OutgoingFrame frame = collective->take_exchange(static_cast<std::size_t>(port.exchange_number));
+      sent_bytes_.fetch_add(frame.header.bytes, std::memory_order_relaxed);
+      writer.write(frame);
+      moved(port, Lane::kUser, writer.pump(), Clock::now());
+      progressed = true;
+    }
+  }
+  return progressed;
+}
+
+bool Progress::move_control(Port& port, base::TimePoint now) {
+  const std::size_t l = index(Lane::kControl);
+  if (port.control == nullptr || port.dead[l]) {
+    return false;
+  }
+  bool progressed = false;
+  if (port.readable[l]) {
+    const bool read = moved(port, Lane::kControl, port.control->poll([&](ControlChannel::Message m) { return on_control(port, std::move(m), now); }), now);
+    port.readable[l] = read;
+    progressed |= read;
+  }
+  if (!port.dead[l] && port.control->wants_event()) {
+    progressed |= moved(port, Lane::kControl, port.control->pump(), now);
+  }
+  return progressed;
+}
+
+absl::Status Progress::on_control(Port& port, ControlChannel::Message message, base::TimePoint now) {
+  if (message.header.kind == FrameKind::kRegion && port.shm != nullptr && message.descriptor.valid()) {
+    MAYPOLE_ASSIGN_OR_RETURN(PeerRegion region, PeerRegion::map(std::move(message.descriptor)));
+    port.shm->add_peer_region(static_cast<std::uint32_t>(message.header.sequence), std::move(region));
+    return absl::OkStatus();
+  }
+  if (message.header.kind == FrameKind::kRegionGone && port.shm != nullptr) {
+    port.shm->remove_peer_region(static_cast<std::uint32_t>(message.header.sequence));
+    return absl::OkStatus();
+  }
+  const bool is_goodbye = message.header.kind == FrameKind::kGoodbye;
+  const absl::Status status = control_->on_message(port.is_next, std::move(message), now);
+  if (!status.ok()) {
+    fail_on_loop(status, false);
+  } else if (is_goodbye) {
+    const absl::Status departed = control_->check_departed(counts_, pending());
+    if (!departed.ok()) {
+      fail_on_loop(departed, true);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Progress::finish_complete() {
+  for (const Lane lane : kDataLanes) {
+    for (const auto& collective : lanes_[index(lane)]->take_complete()) {
+      collective->work().finish(absl::OkStatus());
+    }
+  }
+}
+
+void Progress::check_time(base::TimePoint now) {
+  if (ports_.empty() || failed_) {
+    return;
+  }
+  if (suspect_ && now >= suspect_->verdict) {
+    fail_on_loop(suspect_->reason, true);
+    return;
+  }
+  const bool due = now >= control_->next_tick();
+  const absl::Status alive = control_->tick(now);
+  if (!alive.ok()) {
+    fail_on_loop(alive, true);
+    return;
+  }
+  if (!due) {
+    return;
+  }
+  for (const auto& lane : lanes_) {
+    const auto [started, what] = lane->oldest();
+    if (started != base::TimePoint::max() && now - started > options_.timeout) {
+      fail_on_loop(base::error(absl::StatusCode::kDeadlineExceeded, "waited {:.1f} s for {} and the ranks before it in {}; a longer limit is set by MAYPOLE_TIMEOUT",
+                               base::to_seconds(now - started), ports_[1].name, what),
+                   true);
+      return;
+    }
+  }
+}
+
+bool Progress::looks_again(base::TimePoint now) const {
+  if (ports_.empty() || now - last_move_ > options_.spin) {
+    return false;
+  }
+  const bool shares = ports_[0].shm != nullptr || ports_[1].shm != nullptr;
+  return !lanes_[index(Lane::kUser)]->empty() || (shares && !(lanes_[0]->empty() && lanes_[1]->empty()));
+}
+
+bool Progress::frames_waiting() const {
+  for (const Port& port : ports_) {
+    for (const Lane lane : kDataLanes) {
+      const std::size_t l = index(lane);
+      if (port.shm == nullptr || failed_) {
+        continue;
+      }
+      const auto* reader = static_cast<const ShmReader*>(port.readers[l].get());
+      if (reader != nullptr && !reader->stalled() && reader->pending()) {
+        return true;
+      }
+      const auto* writer = static_cast<const ShmWriter*>(port.writers[l].get());
+      if (writer != nullptr && writer->releasable()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void Progress::update_interest(std::size_t port_index) {
+  Port& port = ports_[port_index];
+  for (std::size_t l = 0; l < static_cast<std::size_t>(kNumLanes); ++l) {
+    const int fd = port.link.sockets[l].get();
+    if (fd < 0 || port.dead[l]) {
+      continue;
+    }
+    std::uint32_t want = 0;
+    if (l == index(Lane::kControl)) {
+      want = EPOLLIN | (port.control->wants_event() ? EPOLLOUT : 0U);
+    } else {
+      const FrameReader* reader = port.readers[l].get();
+      // A lane that only sends is watched for the peer's closing; one that stands still is not read.
+      want = reader != nullptr ? (reader->stalled() ? 0U : EPOLLIN) : EPOLLRDHUP;
+      const FrameWriter* writer = port.writers[l].get();
+      const bool gather_waits = l == index(Lane::kAllGather) && port.is_next && lanes_[l] != nullptr && !pacer_.limited() &&
+                                lanes_[l]->sender() != nullptr && lanes_[index(Lane::kReduceScatter)]->sender() == nullptr;
+      if (writer != nullptr && (!writer->writable() || gather_waits)) {
+        want |= EPOLLOUT;
+      }
+    }
+    want |= EPOLLHUP;  // always reported; keeps `interest` apart from "not registered"
+    if (want != port.interest[l]) {
+      epoll_event event{want, {.u64 = port_index * kNumLanes + l}};
+      ::epoll_ctl(epoll_.get(), port.interest[l] == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
+      port.interest[l] = want;
+    }
+  }
+}
+
+void Progress::wait(base::TimePoint now, bool progressed) {
+  base::Nanoseconds timeout{0};
+  const bool blocks = !progressed && !looks_again(now);
+  if (blocks) {
+    timeout = std::chrono::seconds(1);
+    if (!ports_.empty() && !failed_) {
+      timeout = std::min(timeout, control_->next_tick() - now);
+      if (paced_ && ports_[0].writers[index(paced_->lane)]->writable()) {
+        timeout = std::min(timeout, paced_->leaves - now);
+      }
+      if (suspect_) {
+        timeout = std::min(timeout, suspect_->verdict - now);
+      }
+    }
+    timeout = std::max(timeout, base::Nanoseconds{0});
+    sleeping_.store(true);
+    for (Port& port : ports_) {
+      if (port.shm != nullptr) {
+        port.shm->own().sleeping.store(1);
+      }
+    }
+    bool posted = false;
+    {
+      const base::MutexLock lock(mutex_);
+      posted = !posted_.empty();
+    }
+    if (posted || frames_waiting()) {
+      timeout = base::Nanoseconds{0};
+    }
+  }
+  for (std::size_t p = 0; p < ports_.size(); ++p) {
+    update_interest(p);
+  }
+  std::array<epoll_event, 64> events;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the kernel
+  const timespec limit{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
+  const int n = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &limit, nullptr);
+  if (blocks) {
+    sleeping_.store(false);
+    for (Port& port : ports_) {
+      if (port.shm != nullptr) {
+        port.shm->own().sleeping.store(0);
+      }
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == kEventTag) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got = ::read(event_.get(), &count, sizeof(count));
+      continue;
+    }
+    Port& port = ports_[event.data.u64 / kNumLanes];
+    const std::size_t l = event.data.u64 % kNumLanes;
+    const bool closed = (event.events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
+    if (closed && l != index(Lane::kControl) && port.readers[l] == nullptr) {
+      moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name), now);
+      continue;
+    }
+    if ((event.events & EPOLLIN) != 0 || closed) {
+      port.readable[l] = true;
+      if (closed && l != index(Lane::kControl) && port.readers[l]->stalled()) {  // nobody reads it: the closing itself is the news
+        moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name), now);
+      }
+    }
+  }
+}
+
+}  // namespace maypole::comm

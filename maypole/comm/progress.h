@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The progress thread: the one thread that touches sockets, queues and collectives in motion. Others post to it.
+//
+// One turn of the loop: run what was posted, take what has arrived, send what may leave, finish what is complete. When a turn moves
+// nothing it waits: a short while by looking again (small or shared-memory operations are in motion, where a wake-up would cost more
+// than the operation), then in the kernel until a socket, a peer's eventfd, a timer or a post wakes it.
+
+#include "maypole/base/fd.h"
+#include "maypole/base/mutex.h"
+#include "maypole/comm/connections.h"
+#include "maypole/comm/control_plane.h"
+#include "maypole/comm/lane.h"
+#include "maypole/comm/pacer.h"
+#include "maypole/comm/shm_transport.h"
+#include "maypole/comm/socket_transport.h"
+
+#include <absl/status/statusor.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace maypole::comm {
+
+struct ProgressOptions {
+  base::Nanoseconds silence = std::chrono::seconds(2);    // of a neighbour before it is lost
+  base::Nanoseconds timeout = std::chrono::minutes(30);   // of an operation before its peers are late
+  base::Nanoseconds spin = std::chrono::microseconds(50);  // how long to look again before blocking
+};
+
+class Progress {
+ public:
+  /// Opens the transports over connected links (blocks on shared-memory peers) and starts the thread.
+  static absl::StatusOr<std::unique_ptr<Progress>> start(int rank, Connections connections, const ProgressOptions& options);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // --- any thread ---
+  /// Runs `f` on the progress thread, in order of posting.
+  void post(std::function<void()> f);
+  [[nodiscard]] absl::Status status() const;
+  [[nodiscard]] const CollectiveContext& context() const { return context_; }
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<SharedRegion>> make_region(std::size_t bytes);
+  void close_after_fork();
+  [[nodiscard]] TrafficCounters traffic() const { return {sent_bytes_.load(std::memory_order_relaxed), received_bytes_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] bool paced() const { return pacer_.limited(); }
+  [[nodiscard]] bool has_exchange_links() const { return ports_.size() > 2; }
+  [[nodiscard]] const std::string& description() const { return description_; }
+
+  // --- on the progress thread (inside a posted function) ---
+  void start_on_loop(Lane lane, std::unique_ptr<Collective> collective, int priority);
+  [[nodiscard]] LaneState& lane_on_loop(Lane lane) { return *lanes_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] ControlPlane& control_on_loop() { return *control_; }
+  /// Ends everything with `reason`; tells the peers unless they told us.
+  void fail_on_loop(const absl::Status& reason, bool tell_peers);
+  [[nodiscard]] bool failed_on_loop() const { return failed_; }
+  [[nodiscard]] bool idle_on_loop() const;
+  /// Says goodbye, once.
+  void depart_on_loop();
+  /// Calls `f` after each turn until it returns true.
+  void watch_on_loop(std::function<bool()> f) { watchers_.push_back(std::move(f)); }
+
+ private:
+  class ExchangeSink;
+  /// One link's transports; which lanes exist depends on what the link is for.
+  struct Port {
+    Link link;
+    std::string name;
+    std::unique_ptr<ShmPort> shm;
+    std::array<std::unique_ptr<FrameWriter>, kNumDataLanes> writers;
+    std::array<std::unique_ptr<FrameReader>, kNumDataLanes> readers;
+    std::unique_ptr<ControlChannel> control;
+    bool is_next = false;
+    bool is_previous = false;
+    int exchange_number = -1;                          // k of an exchange link
+    std::unique_ptr<ExchangeSink> exchange_sink;
+    std::array<std::uint32_t, kNumLanes> interest{};   // epoll events registered for each socket
+    std::array<bool, kNumLanes> readable{};            // epoll said so and no read has found it empty since
+    std::array<bool, kNumLanes> dead{};                // closed by the peer, or given up
+  };
+  /// Frames of one exchange link go to the user lane with the link's number.
+  class ExchangeSink : public FrameSink {
+   public:
+    ExchangeSink(LaneState& lane, int link) : lane_(lane), link_(link) {}
+    absl::StatusOr<bool> accept(const FrameHeader& header) override { return lane_.accept_from(header, link_); }
+    std::byte* destination(const FrameHeader& header) override { return lane_.destination(header); }
+    absl::Status deliver(const FrameHeader& header, const std::byte* payload) override { return lane_.deliver(header, payload); }
+
+   private:
+    LaneState& lane_;
+    int link_;
+  };
+  /// Regions may outlive the communicator; they reach it through this. Shared: by every region and by the communicator.
+  struct Life {
+    base::Mutex mutex;
+    Progress* progress ABSL_GUARDED_BY(mutex) = nullptr;
+  };
+  struct Paced {
+    Lane lane;
+    OutgoingFrame frame;
+    base::TimePoint leaves;
+  };
+  struct Suspect {
+    absl::Status reason;
+    base::TimePoint verdict;  // an abort message that explains more may come until then
+  };
+
+  Progress(int rank, const ProgressOptions& options);
+  absl::Status open(Connections connections);
+  absl::Status add_port(Link link, std::string name);
+  void share_region_on_loop(std::uint32_t id, const std::shared_ptr<base::Fd>& descriptor);
+  void forget_region(std::uint32_t id);
+  void run(const std::stop_token& stop);
+  bool turn(base::TimePoint now);
+  bool run_posted();
+  bool receive(Port& port);
+  bool send(base::TimePoint now);
+  bool send_on_lane(Lane lane);
+  bool send_paced(base::TimePoint now);
+  bool send_exchange();
+  bool move_control(Port& port, base::TimePoint now);
+  [[nodiscard]] absl::Status on_control(Port& port, ControlChannel::Message message, base::TimePoint now);
+  void finish_complete();
+  void check_time(base::TimePoint now);
+  /// Looks at an outcome of a port's transport: true when something moved; an error makes the peer a suspect.
+  bool moved(Port& port, Lane lane, const absl::StatusOr<bool>& result, base::TimePoint now);
+  void give_up(Port& port, std::size_t lane);
+  void wait(base::TimePoint now, bool progressed);
+  [[nodiscard]] bool looks_again(base::TimePoint now) const;
+  [[nodiscard]] bool frames_waiting() const;
+  void update_interest(std::size_t port_index);
+  [[nodiscard]] std::array<bool, 3> pending() const;
+
+  const ProgressOptions options_;
+  std::shared_ptr<Life> life_ = std::make_shared<Life>();
+  const std::size_t rank_;
+  CollectiveContext context_;
+  RegionTable regions_;
+  std::unique_ptr<SegmentPool> pool_;
+  std::array<std::unique_ptr<LaneState>, kNumDataLanes> lanes_;
+  std::unique_ptr<ControlPlane> control_;
+  std::vector<Port> ports_;  // next, previous, exchange links; empty for a world of one; fixed once the thread runs
+  Pacer pacer_{base::Bandwidth{}};
+  std::optional<Paced> paced_;
+  OperationCounts counts_;
+  std::vector<std::function<bool()>> watchers_;
+  std::optional<Suspect> suspect_;
+  bool failed_ = false;
+  bool departed_ = false;
+  base::TimePoint last_move_{};
+  std::string description_;
+
+  base::Fd epoll_;
+  base::Fd event_;  // posts and shared-memory peers wake it
+  std::atomic<bool> sleeping_{false};
+  std::atomic<std::uint32_t> next_region_{1};
+  std::atomic<std::uint64_t> sent_bytes_{0};
+  std::atomic<std::uint64_t> received_bytes_{0};
+
+  mutable base::Mutex mutex_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::jthread thread_;  // last: stopped and joined before anything that it uses goes
+};
+
+}  // namespace maypole::comm
