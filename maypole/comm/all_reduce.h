@@ -49,7 +49,8 @@ class ExchangeAllReduce : public Collective {
     std::function<void(std::byte* into, const std::byte* other)> merge;
     std::function<void(const std::byte* vector)> finish;
   };
-  ExchangeAllReduce(const CollectiveContext& context, FrameHeader header, Work work, std::span<const std::byte> vector, Operation operation);
+  ExchangeAllReduce(const CollectiveContext& context, FrameHeader header, Work work, std::span<const std::byte> vector,
+                    Operation operation);
   ~ExchangeAllReduce() override;
 
   [[nodiscard]] bool has_exchange(std::size_t link) const override;
@@ -85,6 +86,7 @@ class ExchangeAllReduce : public Collective {
 };
 
 /// What all-reduce, reduce-scatter and all-gather of `bytes` cost by either way, from the measured start-up time and inverse bandwidth.
-[[nodiscard]] bool exchange_is_faster(std::size_t bytes, std::size_t num_ranks, const EdgeCost& cost, std::size_t ring_steps, double ring_share);
+[[nodiscard]] bool exchange_is_faster(std::size_t bytes, std::size_t num_ranks, const EdgeCost& cost, std::size_t ring_steps,
+                                      double ring_share);
 
 }  // namespace maypole::comm

@@ -30,7 +30,8 @@ struct CollectiveContext {
 
 class Collective : public SendObserver {
  public:
-  Collective(const CollectiveContext& context, FrameHeader header, Work work) : context_(context), header_(header), work_(std::move(work)) {}
+  Collective(const CollectiveContext& context, FrameHeader header, Work work)
+      : context_(context), header_(header), work_(std::move(work)) {}
 
   /// Sends of this rank to the next one.
   [[nodiscard]] virtual bool has_outgoing() const { return false; }

@@ -182,8 +182,10 @@ TEST_P(CollectivesTest, GroupsReduceInPlanOrderAndGatherInAnyOrder) {
       std::vector<Work> gathers;
       for (std::size_t g = groups.size(); g-- > 0;) {
         const std::uint64_t tag = static_cast<std::uint64_t>(iteration) * 100 + g;
-        reduces.push_back(comm.reduce_scatter_group({(*memory)->bytes().data(), groups[g], DType::kFloat32, DType::kFloat32, ReduceOp::kSum}));
-        gathers.push_back(comm.open_all_gather({tag, static_cast<int>(g), (*memory)->bytes().data(), groups[g], DType::kFloat32, DType::kFloat32}));
+        reduces.push_back(
+            comm.reduce_scatter_group({(*memory)->bytes().data(), groups[g], DType::kFloat32, DType::kFloat32, ReduceOp::kSum}));
+        gathers.push_back(
+            comm.open_all_gather({tag, static_cast<int>(g), (*memory)->bytes().data(), groups[g], DType::kFloat32, DType::kFloat32}));
         reduces.back().on_done([&comm, tag](const absl::Status& status) {
           if (status.ok()) {
             comm.supply_all_gather(tag);
@@ -342,7 +344,8 @@ std::string name_of_case(const ::testing::TestParamInfo<std::tuple<int, InprocKi
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CollectivesTest,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5), ::testing::Values(InprocKind::kSharedMemory, InprocKind::kStream, InprocKind::kMixed)),
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5),
+                                            ::testing::Values(InprocKind::kSharedMemory, InprocKind::kStream, InprocKind::kMixed)),
                          name_of_case);
 
 TEST(PacingTest, APacedEdgeDeliversTheSameResult) {

@@ -43,7 +43,7 @@ struct ConnectOptions {
 struct Link {
   int peer = 0;
   bool shared_memory = false;
-  int exchange = -1;  // k of an exchange link to rank XOR 2^k; -1: a ring link
+  int exchange = -1;                        // k of an exchange link to rank XOR 2^k; -1: a ring link
   std::array<base::Fd, kNumLanes> sockets;  // non-blocking, TCP_NODELAY, cubic where the kernel permits
   std::string local_address;
   std::string remote_address;

@@ -50,7 +50,8 @@ class ControlPlane {
   [[nodiscard]] base::TimePoint next_tick() const { return next_heartbeat_; }
   void send_abort(const absl::Status& reason);
   void say_goodbye(const OperationCounts& counts);
-  /// An error when some rank ended normally before it started what is in motion here (`counts`: started here; `pending`: lane has unfinished work).
+  /// An error when some rank ended normally before it started what is in motion here (`counts`: started here; `pending`: lane has
+  /// unfinished work).
   [[nodiscard]] absl::Status check_departed(const OperationCounts& counts, const std::array<bool, 3>& pending) const;
   [[nodiscard]] bool departed(std::size_t rank) const { return departed_.contains(rank); }
   [[nodiscard]] bool all_departed() const { return departed_.size() + 1 == settings_.num_ranks; }

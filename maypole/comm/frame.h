@@ -12,11 +12,11 @@ enum class FrameKind : std::uint32_t {
   kAllGather = 2,      // a final segment of a chunk
   kExchange = 3,       // a whole vector of the logarithmic all-reduce; `chunk` is the step
   kHeartbeat = 16,
-  kAbort = 17,         // payload: status code and text; passed on once
-  kGoodbye = 18,       // `chunk`: the rank that ended normally; payload: how many operations of each lane it had started
-  kRequest = 19,       // `chunk`: rank asked, `segment`: rank that asks, payload: key
-  kAnswer = 20,        // `chunk`: rank that asked; payload: a piece of the answer
-  kRegion = 21,        // shared memory: a descriptor travels beside this frame
+  kAbort = 17,    // payload: status code and text; passed on once
+  kGoodbye = 18,  // `chunk`: the rank that ended normally; payload: how many operations of each lane it had started
+  kRequest = 19,  // `chunk`: rank asked, `segment`: rank that asks, payload: key
+  kAnswer = 20,   // `chunk`: rank that asked; payload: a piece of the answer
+  kRegion = 21,   // shared memory: a descriptor travels beside this frame
   kRegionGone = 22,
 };
 

@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<Connections>> make_inproc_connections(int num_ranks, 
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> make_inproc_ring(int num_ranks, InprocKind kind, const ProgressOptions& progress,
-                                                                          base::Bandwidth edge_bandwidth) {
+                                                                            base::Bandwidth edge_bandwidth) {
   MAYPOLE_ASSIGN_OR_RETURN(std::vector<Connections> ends, make_inproc_connections(num_ranks, kind, edge_bandwidth));
   std::vector<std::unique_ptr<Communicator>> ring(ends.size());
   std::vector<absl::Status> outcome(ends.size());

@@ -122,9 +122,10 @@ absl::StatusOr<bool> LaneState::accept_from(const FrameHeader& header, int link)
     return lane_ == Lane::kReduceScatter && set_aside_bytes_ + header.bytes <= kSetAsideLimit;
   }
   if (header.check != collective->header().check) {
-    return base::error(absl::StatusCode::kFailedPrecondition,
-                       "{} disagrees about operation {}: this rank runs {}; sizes, types and order of collectives must be equal on all ranks",
-                       previous_, header.sequence, collective->describe());
+    return base::error(
+        absl::StatusCode::kFailedPrecondition,
+        "{} disagrees about operation {}: this rank runs {}; sizes, types and order of collectives must be equal on all ranks", previous_,
+        header.sequence, collective->describe());
   }
   if (!collective->ready_for(header, link)) {
     return false;

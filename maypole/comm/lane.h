@@ -19,7 +19,8 @@ namespace maypole::comm {
 /// ready first), so that no frame behind it waits; on the other lanes it, and with it the lane, waits at the sender.
 class LaneState : public FrameSink {
  public:
-  LaneState(Lane lane, const CollectiveContext& context, std::string previous) : lane_(lane), context_(context), previous_(std::move(previous)) {}
+  LaneState(Lane lane, const CollectiveContext& context, std::string previous)
+      : lane_(lane), context_(context), previous_(std::move(previous)) {}
   ~LaneState() override { clear(); }
   LaneState(const LaneState&) = delete;
   LaneState& operator=(const LaneState&) = delete;
@@ -62,9 +63,9 @@ class LaneState : public FrameSink {
   Lane lane_;
   const CollectiveContext& context_;
   std::string previous_;
-  std::map<std::uint64_t, Entry> operations_;                                  // by sequence or tag
-  std::map<std::pair<int, std::uint64_t>, Collective*> by_priority_;           // the same, in sending order
-  std::map<std::uint64_t, std::deque<SetAside>> set_aside_;                    // frames of operations not yet started here
+  std::map<std::uint64_t, Entry> operations_;                         // by sequence or tag
+  std::map<std::pair<int, std::uint64_t>, Collective*> by_priority_;  // the same, in sending order
+  std::map<std::uint64_t, std::deque<SetAside>> set_aside_;           // frames of operations not yet started here
   std::size_t set_aside_bytes_ = 0;
   std::uint64_t received_bytes_ = 0;
   std::byte* set_aside_buffer_ = nullptr;  // a socket is filling it

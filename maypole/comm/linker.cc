@@ -52,7 +52,7 @@ absl::StatusOr<Connections> Linker::link() {
   for (std::size_t i = 0; i < plan_.size(); ++i) {
     links[i].peer = plan_[i].peer;
     links[i].shared_memory = plan_[i].shared_memory;
-      links[i].exchange = plan_[i].kind == LinkKind::kExchange ? plan_[i].level : -1;
+    links[i].exchange = plan_[i].kind == LinkKind::kExchange ? plan_[i].level : -1;
     for (const Lane lane : plan_[i].lanes()) {
       auto& slots = plan_[i].initiates ? outgoing : incoming;
       slots.push_back(

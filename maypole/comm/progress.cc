@@ -151,12 +151,14 @@ absl::Status Progress::add_port(Link link, std::string name) {
     }
     const int fd = link.sockets[index(lane)].get();
     if (port.is_next || exchange) {
-      port.writers[index(lane)] = port.shm != nullptr ? std::unique_ptr<FrameWriter>(std::make_unique<ShmWriter>(*port.shm, static_cast<int>(lane), regions_))
-                                                      : std::make_unique<SocketWriter>(fd, port.name);
+      port.writers[index(lane)] =
+          port.shm != nullptr ? std::unique_ptr<FrameWriter>(std::make_unique<ShmWriter>(*port.shm, static_cast<int>(lane), regions_))
+                              : std::make_unique<SocketWriter>(fd, port.name);
     }
     if (port.is_previous || exchange) {
-      port.readers[index(lane)] = port.shm != nullptr ? std::unique_ptr<FrameReader>(std::make_unique<ShmReader>(*port.shm, static_cast<int>(lane)))
-                                                      : std::make_unique<SocketReader>(fd, port.name);
+      port.readers[index(lane)] = port.shm != nullptr
+                                      ? std::unique_ptr<FrameReader>(std::make_unique<ShmReader>(*port.shm, static_cast<int>(lane)))
+                                      : std::make_unique<SocketReader>(fd, port.name);
     }
     if (port.is_next && lane == Lane::kAllGather && fd >= 0) {
       ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kGatherBacklog, sizeof(kGatherBacklog));
@@ -280,9 +282,7 @@ void Progress::start_on_loop(Lane lane, std::unique_ptr<Collective> collective, 
   }
 }
 
-std::array<bool, 3> Progress::pending() const {
-  return {!lanes_[0]->empty(), !lanes_[1]->empty(), !lanes_[2]->empty()};
-}
+std::array<bool, 3> Progress::pending() const { return {!lanes_[0]->empty(), !lanes_[1]->empty(), !lanes_[2]->empty()}; }
 
 bool Progress::idle_on_loop() const {
   const auto lanes = pending();
@@ -506,7 +506,8 @@ bool Progress::move_control(Port& port, base::TimePoint now) {
   }
   bool progressed = false;
   if (port.readable[l]) {
-    const bool read = moved(port, Lane::kControl, port.control->poll([&](ControlChannel::Message m) { return on_control(port, std::move(m), now); }), now);
+    const bool read = moved(port, Lane::kControl,
+                            port.control->poll([&](ControlChannel::Message m) { return on_control(port, std::move(m), now); }), now);
     port.readable[l] = read;
     progressed |= read;
   }
@@ -567,7 +568,8 @@ void Progress::check_time(base::TimePoint now) {
   for (const auto& lane : lanes_) {
     const auto [started, what] = lane->oldest();
     if (started != base::TimePoint::max() && now - started > options_.timeout) {
-      fail_on_loop(base::error(absl::StatusCode::kDeadlineExceeded, "waited {:.1f} s for {} and the ranks before it in {}; a longer limit is set by MAYPOLE_TIMEOUT",
+      fail_on_loop(base::error(absl::StatusCode::kDeadlineExceeded,
+                               "waited {:.1f} s for {} and the ranks before it in {}; a longer limit is set by MAYPOLE_TIMEOUT",
                                base::to_seconds(now - started), ports_[1].name, what),
                    true);
       return;
@@ -688,13 +690,15 @@ void Progress::wait(base::TimePoint now, bool progressed) {
     const std::size_t l = event.data.u64 % kNumLanes;
     const bool closed = (event.events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
     if (closed && l != index(Lane::kControl) && port.readers[l] == nullptr) {
-      moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name), now);
+      moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name),
+            now);
       continue;
     }
     if ((event.events & EPOLLIN) != 0 || closed) {
       port.readable[l] = true;
       if (closed && l != index(Lane::kControl) && port.readers[l]->stalled()) {  // nobody reads it: the closing itself is the news
-        moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name), now);
+        moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name),
+              now);
       }
     }
   }

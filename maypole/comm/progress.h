@@ -30,8 +30,8 @@
 namespace maypole::comm {
 
 struct ProgressOptions {
-  base::Nanoseconds silence = std::chrono::seconds(2);    // of a neighbour before it is lost
-  base::Nanoseconds timeout = std::chrono::minutes(30);   // of an operation before its peers are late
+  base::Nanoseconds silence = std::chrono::seconds(2);     // of a neighbour before it is lost
+  base::Nanoseconds timeout = std::chrono::minutes(30);    // of an operation before its peers are late
   base::Nanoseconds spin = std::chrono::microseconds(50);  // how long to look again before blocking
 };
 
@@ -50,7 +50,9 @@ class Progress {
   [[nodiscard]] const CollectiveContext& context() const { return context_; }
   [[nodiscard]] absl::StatusOr<std::shared_ptr<SharedRegion>> make_region(std::size_t bytes);
   void close_after_fork();
-  [[nodiscard]] TrafficCounters traffic() const { return {sent_bytes_.load(std::memory_order_relaxed), received_bytes_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] TrafficCounters traffic() const {
+    return {sent_bytes_.load(std::memory_order_relaxed), received_bytes_.load(std::memory_order_relaxed)};
+  }
   [[nodiscard]] bool paced() const { return pacer_.limited(); }
   [[nodiscard]] bool has_exchange_links() const { return ports_.size() > 2; }
   [[nodiscard]] const std::string& description() const { return description_; }
@@ -80,11 +82,11 @@ class Progress {
     std::unique_ptr<ControlChannel> control;
     bool is_next = false;
     bool is_previous = false;
-    int exchange_number = -1;                          // k of an exchange link
+    int exchange_number = -1;  // k of an exchange link
     std::unique_ptr<ExchangeSink> exchange_sink;
-    std::array<std::uint32_t, kNumLanes> interest{};   // epoll events registered for each socket
-    std::array<bool, kNumLanes> readable{};            // epoll said so and no read has found it empty since
-    std::array<bool, kNumLanes> dead{};                // closed by the peer, or given up
+    std::array<std::uint32_t, kNumLanes> interest{};  // epoll events registered for each socket
+    std::array<bool, kNumLanes> readable{};           // epoll said so and no read has found it empty since
+    std::array<bool, kNumLanes> dead{};               // closed by the peer, or given up
   };
   /// Frames of one exchange link go to the user lane with the link's number.
   class ExchangeSink : public FrameSink {

@@ -42,7 +42,8 @@ TEST_P(ReduceKernelsTest, AddsEveryTypeAtEveryLength) {
       c[i] = draw(rng);
     }
     std::vector<float> out(n);
-    GetParam()->add(DType::kFloat32, reinterpret_cast<std::byte*>(out.data()), reinterpret_cast<std::byte*>(a.data()), reinterpret_cast<std::byte*>(b.data()), n);
+    GetParam()->add(DType::kFloat32, reinterpret_cast<std::byte*>(out.data()), reinterpret_cast<std::byte*>(a.data()),
+                    reinterpret_cast<std::byte*>(b.data()), n);
     for (std::size_t i = 0; i < n; ++i) {
       EXPECT_EQ(out[i], a[i] + b[i]);
     }
@@ -63,8 +64,8 @@ TEST_P(ReduceKernelsTest, BFloat16RoundsToNearestEven) {
   for (float& value : values) {
     value = draw(rng);
   }
-  values[0] = 1.0F + 0x1p-8F;           // a tie, to even
-  values[1] = 1.0F + 3 * 0x1p-8F;       // a tie, upwards
+  values[0] = 1.0F + 0x1p-8F;      // a tie, to even
+  values[1] = 1.0F + 3 * 0x1p-8F;  // a tie, upwards
   values[2] = -0.0F;
   std::vector<std::uint16_t> wire(kCount);
   std::vector<float> back(kCount);
@@ -85,8 +86,8 @@ TEST_P(ReduceKernelsTest, Float16SumsOfSmallIntegersAndSubnormalsAreExact) {
   const std::vector<std::uint16_t> b{0x3c00, 0x4200, 0x0001, 0x3c00, 0x8000, 0x3c00, 0x0001, 0xbc00, 0xbc00, 0x0400};
   const std::vector<std::uint16_t> sum{0x4000, 0x4500, 0x0002, 0x7c00, 0x8000, 0x6401, 0x0400, 0x0000, 0xc000, 0x0400};
   std::vector<std::uint16_t> out(a.size());
-  GetParam()->add(DType::kFloat16, reinterpret_cast<std::byte*>(out.data()), reinterpret_cast<const std::byte*>(a.data()), reinterpret_cast<const std::byte*>(b.data()),
-                  a.size());
+  GetParam()->add(DType::kFloat16, reinterpret_cast<std::byte*>(out.data()), reinterpret_cast<const std::byte*>(a.data()),
+                  reinterpret_cast<const std::byte*>(b.data()), a.size());
   EXPECT_EQ(out, sum);
 }
 

@@ -23,11 +23,20 @@ constexpr std::size_t kExchangeLimit = std::size_t{64} << 10;
 constexpr std::size_t kProbeBytes = std::size_t{128} << 10;
 
 /// Kinds of user operations, so that ranks that call different ones find out.
-enum class UserKind : std::uint32_t { kAllReduceSum = 1, kAllReduceAverage, kReduceScatterSum, kReduceScatterAverage, kAllGather, kBroadcast, kGroup };
+enum class UserKind : std::uint32_t {
+  kAllReduceSum = 1,
+  kAllReduceAverage,
+  kReduceScatterSum,
+  kReduceScatterAverage,
+  kAllGather,
+  kBroadcast,
+  kGroup
+};
 
 class RingCommunicator : public Communicator {
  public:
-  RingCommunicator(int rank, int num_ranks, std::unique_ptr<Progress> progress) : rank_(rank), num_ranks_(num_ranks), progress_(std::move(progress)) {}
+  RingCommunicator(int rank, int num_ranks, std::unique_ptr<Progress> progress)
+      : rank_(rank), num_ranks_(num_ranks), progress_(std::move(progress)) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int num_ranks() const override { return num_ranks_; }
@@ -41,8 +50,8 @@ class RingCommunicator : public Communicator {
     const FrameHeader header = next(Lane::kReduceScatter, FrameKind::kReduceScatter,
                                     fingerprint(op.range, op.dtype, op.wire, static_cast<std::uint32_t>(UserKind::kGroup)));
     return start(Lane::kReduceScatter, 0, [=, this](const Work& work) {
-      return std::make_unique<RingReduceScatter>(context(), header, work, RingReduceScatter::Buffers{op.data, op.data}, group_map(op.range, op.dtype), op.dtype,
-                                                 op.wire, op.op);
+      return std::make_unique<RingReduceScatter>(context(), header, work, RingReduceScatter::Buffers{op.data, op.data},
+                                                 group_map(op.range, op.dtype), op.dtype, op.wire, op.op);
     });
   }
 
@@ -53,7 +62,8 @@ class RingCommunicator : public Communicator {
     header.sequence = op.tag;
     header.check = fingerprint(op.range, op.dtype, op.wire, static_cast<std::uint32_t>(UserKind::kGroup));
     return start(Lane::kAllGather, op.priority, [=, this](const Work& work) {
-      return std::make_unique<RingAllGather>(context(), header, work, op.data, group_map(op.range, op.dtype), op.dtype, op.wire, op.priority);
+      return std::make_unique<RingAllGather>(context(), header, work, op.data, group_map(op.range, op.dtype), op.dtype, op.wire,
+                                             op.priority);
     });
   }
 
@@ -104,7 +114,8 @@ class RingCommunicator : public Communicator {
     }
     const FrameHeader header = next_user(kind, count, dtype);
     return start(Lane::kUser, 0, [=, this](const Work& work) {
-      return std::make_unique<RingReduceScatter>(context(), header, work, RingReduceScatter::Buffers{input, output - own.begin * size_of(dtype)},
+      return std::make_unique<RingReduceScatter>(context(), header, work,
+                                                 RingReduceScatter::Buffers{input, output - own.begin * size_of(dtype)},
                                                  buffer_map(count, dtype), dtype, dtype, op);
     });
   }
@@ -125,11 +136,12 @@ class RingCommunicator : public Communicator {
 
   Work broadcast(std::byte* data, std::size_t bytes, int root) override {
     if (root < 0 || root >= num_ranks_) {
-      return Work::finished(base::error(absl::StatusCode::kInvalidArgument, "broadcast from rank {}: there are ranks 0 to {}", root, num_ranks_ - 1));
+      return Work::finished(
+          base::error(absl::StatusCode::kInvalidArgument, "broadcast from rank {}: there are ranks 0 to {}", root, num_ranks_ - 1));
     }
     if (use_exchange(bytes, 1)) {
-      return gather_by_exchange(UserKind::kBroadcast, bytes + static_cast<std::size_t>(root) * kMaxFrameBytes, DType::kByte, data, 0, rank_ == root ? bytes : 0,
-                                bytes);
+      return gather_by_exchange(UserKind::kBroadcast, bytes + static_cast<std::size_t>(root) * kMaxFrameBytes, DType::kByte, data, 0,
+                                rank_ == root ? bytes : 0, bytes);
     }
     const FrameHeader header = next_user(UserKind::kBroadcast, bytes + static_cast<std::size_t>(root) * kMaxFrameBytes, DType::kByte);
     return start(Lane::kUser, 0, [=, this](const Work& work) {
@@ -166,10 +178,11 @@ class RingCommunicator : public Communicator {
           asked.finish(progress_->status());
           return;
         }
-        progress_->control_on_loop().ask(static_cast<std::size_t>(peer), key, [answer, asked](absl::StatusOr<std::vector<std::byte>> result) {
-          *answer = std::move(result);
-          asked.finish(absl::OkStatus());
-        });
+        progress_->control_on_loop().ask(static_cast<std::size_t>(peer), key,
+                                         [answer, asked](absl::StatusOr<std::vector<std::byte>> result) {
+                                           *answer = std::move(result);
+                                           asked.finish(absl::OkStatus());
+                                         });
       });
       MAYPOLE_RETURN_IF_ERROR(asked.wait_for(deadline - Clock::now()));
       MAYPOLE_RETURN_IF_ERROR(progress_->status());
@@ -205,7 +218,8 @@ class RingCommunicator : public Communicator {
           }
         }
         if (Clock::now() >= deadline) {
-          ended.finish(base::error(absl::StatusCode::kDeadlineExceeded, "still running after this rank's end: {}", progress_->control_on_loop().not_departed()));
+          ended.finish(base::error(absl::StatusCode::kDeadlineExceeded, "still running after this rank's end: {}",
+                                   progress_->control_on_loop().not_departed()));
           return true;
         }
         return false;
@@ -222,8 +236,8 @@ class RingCommunicator : public Communicator {
     if (num_ranks_ == 1) {
       return "a world of one";
     }
-    return fmt::format("rank {} of {}: {}; alpha {}, {:.4g} MB/s", rank_, num_ranks_, progress_->description(), base::format_seconds(cost_.alpha_s),
-                       1e-6 / cost_.beta_s_per_byte);
+    return fmt::format("rank {} of {}: {}; alpha {}, {:.4g} MB/s", rank_, num_ranks_, progress_->description(),
+                       base::format_seconds(cost_.alpha_s), 1e-6 / cost_.beta_s_per_byte);
   }
 
   /// Times small and larger collectives; all ranks end with the same numbers, so all choose the same algorithms.
@@ -246,7 +260,9 @@ class RingCommunicator : public Communicator {
       const auto begin = Clock::now();
       MAYPOLE_RETURN_IF_ERROR(all_gather(probe.data(), count, DType::kFloat32).wait_for(limit));
       const double sent = static_cast<double>(probe.size()) * (num_ranks_ - 1) / num_ranks_;
-      cost[1] = std::min(cost[1], static_cast<float>(std::max(1e-12, (base::to_seconds(Clock::now() - begin) - cost[0] * static_cast<float>(num_ranks_ - 1)) / sent)));
+      cost[1] =
+          std::min(cost[1], static_cast<float>(std::max(
+                                1e-12, (base::to_seconds(Clock::now() - begin) - cost[0] * static_cast<float>(num_ranks_ - 1)) / sent)));
     }
     MAYPOLE_RETURN_IF_ERROR(all_reduce(reinterpret_cast<std::byte*>(cost.data()), 2, DType::kFloat32, ReduceOp::kAverage).wait_for(limit));
     cost_ = {cost[0], cost[1]};
@@ -258,7 +274,8 @@ class RingCommunicator : public Communicator {
   [[nodiscard]] const CollectiveContext& context() const { return progress_->context(); }
 
   [[nodiscard]] ChunkMap group_map(const model::BlockRange& range, DType dtype) const {
-    return ChunkMap::shared(range, context().position.num_ranks, segment_bytes_for(range.size() * size_of(dtype), context().position.num_ranks) / size_of(dtype));
+    return ChunkMap::shared(range, context().position.num_ranks,
+                            segment_bytes_for(range.size() * size_of(dtype), context().position.num_ranks) / size_of(dtype));
   }
   [[nodiscard]] ChunkMap buffer_map(std::size_t count, DType dtype) const { return group_map(model::whole_buffer(count), dtype); }
 
@@ -271,7 +288,8 @@ class RingCommunicator : public Communicator {
     return header;
   }
   FrameHeader next_user(UserKind kind, std::size_t count, DType dtype) {
-    return next(Lane::kUser, FrameKind::kAllGather, fingerprint(model::whole_buffer(count), dtype, dtype, static_cast<std::uint32_t>(kind)));
+    return next(Lane::kUser, FrameKind::kAllGather,
+                fingerprint(model::whole_buffer(count), dtype, dtype, static_cast<std::uint32_t>(kind)));
   }
 
   /// Starts what `make` makes on the progress thread. In a world of one there is nothing to do.
@@ -291,11 +309,12 @@ class RingCommunicator : public Communicator {
       return false;
     }
     const auto p = static_cast<std::size_t>(num_ranks_);
-    return exchange_is_faster(bytes, p, cost_, static_cast<std::size_t>(halves) * (p - 1), halves * static_cast<double>(p - 1) / static_cast<double>(p));
+    return exchange_is_faster(bytes, p, cost_, static_cast<std::size_t>(halves) * (p - 1),
+                              halves * static_cast<double>(p - 1) / static_cast<double>(p));
   }
 
-  Work exchange(UserKind kind, std::size_t count, DType dtype, std::span<const std::byte> vector, std::function<void(std::byte*, const std::byte*)> merge,
-                std::function<void(const std::byte*)> finish) {
+  Work exchange(UserKind kind, std::size_t count, DType dtype, std::span<const std::byte> vector,
+                std::function<void(std::byte*, const std::byte*)> merge, std::function<void(const std::byte*)> finish) {
     const FrameHeader header = next_user(kind, count, dtype);
     return start(Lane::kUser, 0, [=, this](const Work& work) {
       return std::make_unique<ExchangeAllReduce>(context(), header, work, vector, ExchangeAllReduce::Operation{merge, finish});

@@ -47,11 +47,11 @@ class RingReduceScatter : public Collective {
   const double factor_;  // 1/P for the average, applied once, at the owner
   std::uint32_t next_local_ = 0;
   std::uint32_t num_local_ = 0;
-  std::deque<Forward> forwards_;          // partial sums that wait to leave, in step order
-  std::vector<std::uint32_t> received_;   // [chunk]: segments received
+  std::deque<Forward> forwards_;         // partial sums that wait to leave, in step order
+  std::vector<std::uint32_t> received_;  // [chunk]: segments received
   std::size_t left_to_receive_ = 0;
-  std::size_t in_flight_ = 0;             // frames taken and not yet on_sent
-  std::byte* incoming_ = nullptr;         // pool buffer that a socket is filling
+  std::size_t in_flight_ = 0;      // frames taken and not yet on_sent
+  std::byte* incoming_ = nullptr;  // pool buffer that a socket is filling
   std::function<void()> on_own_segment_;
 };
 

@@ -94,12 +94,20 @@ TEST(RingTableTest, BothEndsPlanTheSameSocketsAndOneOfThemConnects) {
   }
 }
 
-TEST(RingTableTest, ExchangeReachesThePowerOfTwoBelowTheSize) {
-  EXPECT_THAT(plan_links(table_of(1), 0), SizeIs(0));
-  EXPECT_THAT(plan_links(table_of(2), 1), SizeIs(2 + 1));
-  EXPECT_THAT(plan_links(table_of(6), 3), SizeIs(2 + 2));
-  EXPECT_THAT(plan_links(table_of(6), 4), SizeIs(2));
-  EXPECT_THAT(plan_links(table_of(8), 7), SizeIs(2 + 3));
+TEST(RingTableTest, RanksAboveTheLargestPowerOfTwoExchangeWithTheirHostBelow) {
+  const auto exchange_peers = [](int rank) {
+    std::vector<int> peers;
+    for (const PlannedLink& link : plan_links(table_of(6), rank)) {
+      if (link.kind == LinkKind::kExchange) {
+        peers.push_back(link.peer);
+      }
+    }
+    return peers;
+  };
+  EXPECT_EQ(exchange_peers(0), (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(exchange_peers(3), (std::vector<int>{2, 1}));
+  EXPECT_EQ(exchange_peers(4), (std::vector<int>{0}));
+  EXPECT_EQ(exchange_peers(5), (std::vector<int>{1}));
 }
 
 TEST(RingTableTest, OtherMachinesAndOtherHostEntriesShareNoMemory) {

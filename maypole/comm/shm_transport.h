@@ -61,7 +61,9 @@ class ShmPort {
   [[nodiscard]] const ShmSide& peer() const { return *reinterpret_cast<const ShmSide*>(peer_->bytes().data()); }
   void wake_peer_if_sleeping();
 
-  void add_peer_region(std::uint32_t id, PeerRegion region) { regions_.insert_or_assign(id, std::make_unique<PeerRegion>(std::move(region))); }
+  void add_peer_region(std::uint32_t id, PeerRegion region) {
+    regions_.insert_or_assign(id, std::make_unique<PeerRegion>(std::move(region)));
+  }
   void remove_peer_region(std::uint32_t id) { regions_.erase(id); }
   /// Null when the region is not (yet) known; an error when the range lies outside it.
   [[nodiscard]] absl::StatusOr<const std::byte*> at(const ShmDescriptor& descriptor) const;

@@ -115,8 +115,8 @@ absl::StatusOr<bool> SocketReader::poll(FrameSink& sink) {
           break;
         }
         if (header_.bytes > kMaxFrameBytes) {
-          return base::error(absl::StatusCode::kFailedPrecondition, "{} sent a frame of {} bytes; at most {} are allowed", peer_, header_.bytes,
-                             kMaxFrameBytes);
+          return base::error(absl::StatusCode::kFailedPrecondition, "{} sent a frame of {} bytes; at most {} are allowed", peer_,
+                             header_.bytes, kMaxFrameBytes);
         }
         state_ = State::kWaiting;
         break;

@@ -27,7 +27,7 @@ struct OutgoingFrame {
   FrameHeader header;
   const std::byte* payload = nullptr;  // stays valid until on_sent
   SendObserver* observer = nullptr;
-  std::byte* buffer = nullptr;         // handed back in on_sent: the pool buffer to release, or null
+  std::byte* buffer = nullptr;  // handed back in on_sent: the pool buffer to release, or null
 };
 
 class FrameWriter {
