@@ -253,8 +253,10 @@ absl::StatusOr<std::string> merge_timelines(const std::map<int, RankTimeline>& b
   const double reference = by_rank.empty() ? 0 : first_of_machine[by_rank.begin()->second.machine];
   for (auto& [rank, events] : events_of) {
     const RankTimeline& timeline = by_rank.at(rank);
+    // Clocks that are set well differ by less than what the ranks' first events do; a larger difference is a clock that is wrong.
+    constexpr double kWrongClock = 1e6;  // microseconds
     double shift = reference - first_of_machine[timeline.machine];
-    shift = std::isfinite(shift) ? shift : 0;  // infinite where nothing was recorded
+    shift = std::isfinite(shift) && std::abs(shift) > kWrongClock ? shift : 0;  // infinite where nothing was recorded
     add({{"ph", "M"}, {"name", "process_name"}, {"pid", rank}, {"args", {{"name", fmt::format("rank {} on {}", rank, timeline.host)}}}});
     add({{"ph", "M"}, {"name", "process_sort_index"}, {"pid", rank}, {"args", {{"sort_index", rank}}}});
     for (json& event : events) {

@@ -32,7 +32,7 @@ namespace maypole::cli {
 struct RankTimeline {
   std::string json;     // Chrome trace events: an array, or an object with "traceEvents"
   std::string host;     // host entry, for the name of the track
-  std::string machine;  // ranks of one machine share a clock; those of another are shifted to begin together with the first rank's
+  std::string machine;  // ranks of one machine share a clock; where another's is wrong by over a second, its ranks begin with the first
 };
 /// One Chrome trace in which each rank is a process.
 [[nodiscard]] absl::StatusOr<std::string> merge_timelines(const std::map<int, RankTimeline>& by_rank);

@@ -109,10 +109,9 @@ TEST(Timelines, BecomeOneTraceWithAProcessPerRank) {
   EXPECT_EQ(name_of[1], "rank 1 on a");
 }
 
-TEST(Timelines, OfAnotherMachineBeginTogether) {
-  const auto merged =
-      merge_timelines({{0, {R"([{"ph":"X","ts":5}])", "a", "m"}}, {1, {R"([{"ph":"X","ts":1006},{"ph":"X","ts":1008}])", "b", "n"}}});
-  ASSERT_TRUE(merged.ok());
+std::vector<double> times_of(const std::map<int, RankTimeline>& by_rank) {
+  const auto merged = merge_timelines(by_rank);
+  EXPECT_TRUE(merged.ok()) << merged.status();
   std::vector<double> times;
   const json trace = json::parse(*merged);
   for (const json& event : trace["traceEvents"]) {
@@ -120,7 +119,15 @@ TEST(Timelines, OfAnotherMachineBeginTogether) {
       times.push_back(event["ts"]);
     }
   }
-  EXPECT_THAT(times, testing::ElementsAre(5, 5, 7));
+  return times;
+}
+
+TEST(Timelines, OfAMachineWithAWrongClockBeginTogether) {
+  const RankTimeline first{R"([{"ph":"X","ts":5}])", "a", "m"};
+  EXPECT_THAT(times_of({{0, first}, {1, {R"([{"ph":"X","ts":9000006},{"ph":"X","ts":9000008}])", "b", "n"}}}),
+              testing::ElementsAre(5, 5, 7));
+  EXPECT_THAT(times_of({{0, first}, {1, {R"([{"ph":"X","ts":9006},{"ph":"X","ts":9008}])", "b", "n"}}}),
+              testing::ElementsAre(5, 9006, 9008));
 }
 
 TEST(Timelines, NameTheRankWhoseFileIsDamaged) {
