@@ -25,8 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPoolSegment = std::size_t{128} << 10;
-// All-gather bytes that may wait in the kernel in front of a reduce-scatter that becomes ready meanwhile.
-constexpr int kGatherBacklog = 256 << 10;
+// Bytes of a lane that may wait unsent in the kernel: what is there can no longer be overtaken by a lane that comes first.
+constexpr int kUnsentLimit = 128 << 10;
 // How long to wait, after a connection broke, for the message that says why.
 constexpr auto kVerdictDelay = std::chrono::milliseconds(200);
 constexpr auto kMeetDeadline = std::chrono::seconds(30);
@@ -160,8 +160,8 @@ absl::Status Progress::add_port(Link link, std::string name) {
                                       ? std::unique_ptr<FrameReader>(std::make_unique<ShmReader>(*port.shm, static_cast<int>(lane)))
                                       : std::make_unique<SocketReader>(fd, port.name);
     }
-    if (port.is_next && lane == Lane::kAllGather && fd >= 0) {
-      ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kGatherBacklog, sizeof(kGatherBacklog));
+    if (port.is_next && lane != Lane::kUser && fd >= 0) {
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentLimit, sizeof(kUnsentLimit));
     }
   }
   const int control = link.sockets[index(Lane::kControl)].get();
@@ -424,9 +424,6 @@ bool Progress::send_on_lane(Lane lane) {
       if (lanes_[index(Lane::kReduceScatter)]->sender() != nullptr || !scatter.writable()) {
         break;  // a reduce-scatter waits for the link
       }
-      if (port.shm == nullptr && writer.backlog() >= static_cast<std::size_t>(kGatherBacklog)) {
-        break;
-      }
     }
     Collective* collective = lanes_[l]->sender();
     if (collective == nullptr) {
@@ -620,9 +617,7 @@ void Progress::update_interest(std::size_t port_index) {
       // A lane that only sends is watched for the peer's closing; one that stands still is not read.
       want = reader != nullptr ? (reader->stalled() ? 0U : EPOLLIN) : EPOLLRDHUP;
       const FrameWriter* writer = port.writers[l].get();
-      const bool gather_waits = l == index(Lane::kAllGather) && port.is_next && lanes_[l] != nullptr && !pacer_.limited() &&
-                                lanes_[l]->sender() != nullptr && lanes_[index(Lane::kReduceScatter)]->sender() == nullptr;
-      if (writer != nullptr && (!writer->writable() || gather_waits)) {
+      if (writer != nullptr && !writer->writable()) {
         want |= EPOLLOUT;
       }
     }

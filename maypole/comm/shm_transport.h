@@ -84,7 +84,6 @@ class ShmWriter : public FrameWriter {
   /// The payload must lie in a region of this process (or be empty).
   void write(const OutgoingFrame& frame) override;
   [[nodiscard]] absl::StatusOr<bool> pump() override;
-  [[nodiscard]] std::size_t backlog() const override { return outstanding_.size(); }
   /// Whether pump() would release something.
   [[nodiscard]] bool releasable() const;
 

@@ -4,8 +4,6 @@
 #include "maypole/base/check.h"
 #include "maypole/base/status.h"
 
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -71,14 +69,6 @@ absl::StatusOr<bool> SocketWriter::pump() {
     }
   }
   return progressed;
-}
-
-std::size_t SocketWriter::backlog() const {
-  int unsent = 0;
-  if (::ioctl(fd_, SIOCOUTQNSD, &unsent) != 0 || unsent < 0) {
-    unsent = 0;  // AF_UNIX does not tell
-  }
-  return static_cast<std::size_t>(unsent) + (busy_ ? sizeof(FrameHeader) + frame_.header.bytes - sent_ : 0);
 }
 
 absl::StatusOr<std::size_t> SocketReader::read_some(std::byte* into, std::size_t want) {

@@ -14,8 +14,6 @@ class SocketWriter : public FrameWriter {
   [[nodiscard]] bool writable() const override { return !busy_; }
   void write(const OutgoingFrame& frame) override;
   [[nodiscard]] absl::StatusOr<bool> pump() override;
-  [[nodiscard]] std::size_t backlog() const override;
-  [[nodiscard]] bool wants_event() const { return busy_; }
 
  private:
   int fd_;

@@ -38,8 +38,6 @@ class FrameWriter {
   virtual void write(const OutgoingFrame& frame) = 0;
   /// Moves what can be moved now; returns whether anything did. Errors: the peer is gone.
   [[nodiscard]] virtual absl::StatusOr<bool> pump() = 0;
-  /// Bytes taken by write() that have not left this host yet, as far as it can be told.
-  [[nodiscard]] virtual std::size_t backlog() const = 0;
 };
 
 /// Where received frames go.
