@@ -37,17 +37,20 @@ std::string event_name(const ModelState& m, const char* what, std::size_t g) {
 void EngineImpl::run() {
   mutex_.lock();
   bool aborted = false;
-  while (!stopping_) {
+  while (true) {
+    if (!error_.ok() && !aborted) {  // even when stopping: the peers must not wait for what will never come, and learn why
+      aborted = true;
+      const absl::Status reason = error_;
+      mutex_.unlock();
+      communicator_->abort(reason);
+      mutex_.lock();
+      continue;
+    }
+    if (stopping_) {
+      break;
+    }
     if (!error_.ok()) {
-      if (!aborted) {
-        aborted = true;
-        const absl::Status reason = error_;
-        mutex_.unlock();
-        communicator_->abort(reason);  // the peers must not wait for what will never come
-        mutex_.lock();
-      } else {
-        work_.wait(mutex_);
-      }
+      work_.wait(mutex_);
       continue;
     }
     if (const std::vector<Start> starts = plan_starts(); !starts.empty()) {
