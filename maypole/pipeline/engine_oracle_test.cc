@@ -3,6 +3,7 @@
 // After any number of steps, parameters equal those of one process that has all gradients: for every schedule, update, optimizer and
 // world size, whatever the timing.
 
+#include "maypole/comm/ring_communicator.h"
 #include "maypole/pipeline/fake_communicator.h"
 #include "maypole/pipeline/training_script.h"
 
@@ -122,21 +123,42 @@ ModelScript make_script(std::string_view schedule, UpdateMode update, OptimizerK
   return script;
 }
 
+enum class RingKind { kFake, kSharedMemory, kStream, kMixed };
+
+std::vector<std::unique_ptr<comm::Communicator>> make_ring(RingKind kind, int num_ranks, unsigned seed) {
+  switch (kind) {
+    case RingKind::kFake:
+      break;
+    case RingKind::kSharedMemory:
+      return comm::make_inproc_ring(num_ranks, comm::InprocKind::kSharedMemory).value();
+    case RingKind::kStream:
+      return comm::make_inproc_ring(num_ranks, comm::InprocKind::kStream).value();
+    case RingKind::kMixed:
+      return comm::make_inproc_ring(num_ranks, comm::InprocKind::kMixed).value();
+  }
+  return make_fake_ring(num_ranks, seed);
+}
+
 struct OracleCase {
+  RingKind ring = RingKind::kFake;
   std::string schedule;
   UpdateMode update = UpdateMode::kReplicated;
   OptimizerKind kind = OptimizerKind::kSgd;
   int num_ranks = 1;
 };
 
+/// All of them over the fake ring; one optimizer over the real ones.
 std::vector<OracleCase> all_cases() {
   std::vector<OracleCase> cases;
-  for (const char* schedule : {"sync", "wfbp", "dear", "weave"}) {
-    for (const UpdateMode update : {UpdateMode::kReplicated, UpdateMode::kSharded}) {
-      for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
-        for (int num_ranks = 1; num_ranks <= 4; ++num_ranks) {
-          if (update == UpdateMode::kReplicated || overlap::make_schedule(schedule).value()->traits().allows_sharded) {
-            cases.push_back({schedule, update, kind, num_ranks});
+  for (const RingKind ring : {RingKind::kFake, RingKind::kSharedMemory, RingKind::kStream, RingKind::kMixed}) {
+    for (const char* schedule : {"sync", "wfbp", "dear", "weave"}) {
+      for (const UpdateMode update : {UpdateMode::kReplicated, UpdateMode::kSharded}) {
+        for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+          const bool allowed = update == UpdateMode::kReplicated || overlap::make_schedule(schedule).value()->traits().allows_sharded;
+          for (int num_ranks = 1; allowed && num_ranks <= 4; ++num_ranks) {
+            if (ring == RingKind::kFake || kind == OptimizerKind::kAdamW) {
+              cases.push_back({ring, schedule, update, kind, num_ranks});
+            }
           }
         }
       }
@@ -155,14 +177,16 @@ TEST_P(EngineOracle, TrainsLikeOneProcessThatHasAllGradients) {
   // Two models, as a GAN has; the second has two dtypes.
   const std::vector<ModelScript> scripts = {make_script(c.schedule, c.update, c.kind, DType::kFloat64, DType::kFloat64, 20, random),
                                             make_script(c.schedule, c.update, c.kind, DType::kFloat32, DType::kFloat64, 14, random)};
-  for (const std::string& complaint : run_ring(make_fake_ring(c.num_ranks, seed), scripts)) {
+  for (const std::string& complaint : run_ring(make_ring(c.ring, c.num_ranks, seed), scripts)) {
     ASSERT_EQ(complaint, "");
   }
 }
 
 std::string name_of(const ::testing::TestParamInfo<OracleCase>& info) {
-  const char* kind = info.param.kind == OptimizerKind::kSgd ? "Sgd" : info.param.kind == OptimizerKind::kAdam ? "Adam" : "AdamW";
-  return fmt::format("{}{}{}{}", info.param.schedule, info.param.update == UpdateMode::kSharded ? "Sharded" : "Replicated", kind,
+  static constexpr std::string_view kRings[] = {"Fake", "SharedMemory", "Stream", "Mixed"};
+  static constexpr std::string_view kOptimizers[] = {"None", "Sgd", "Adam", "AdamW"};
+  return fmt::format("{}Ring_{}_{}_{}_{}", kRings[static_cast<int>(info.param.ring)], info.param.schedule,
+                     info.param.update == UpdateMode::kSharded ? "sharded" : "replicated", kOptimizers[static_cast<int>(info.param.kind)],
                      info.param.num_ranks);
 }
 
