@@ -294,6 +294,11 @@ void Progress::depart_on_loop() {
     control_->say_goodbye(counts_);
   }
   departed_ = true;
+  suspect_.reset();  // whoever is gone now has nothing more to give or to take
+}
+
+bool Progress::unreachable_on_loop() const {
+  return departed_ && std::ranges::any_of(ports_, [](const Port& port) { return port.is_previous && port.dead[index(Lane::kControl)]; });
 }
 
 void Progress::fail_on_loop(const absl::Status& reason, bool tell_peers) {
@@ -364,7 +369,7 @@ bool Progress::moved(Port& port, Lane lane, const absl::StatusOr<bool>& result, 
   give_up(port, index(lane));
   if (result.status().code() != absl::StatusCode::kUnavailable) {
     fail_on_loop(result.status(), true);
-  } else if (!failed_ && !control_->departed(static_cast<std::size_t>(port.link.peer)) && !suspect_) {
+  } else if (!failed_ && !departed_ && !control_->departed(static_cast<std::size_t>(port.link.peer)) && !suspect_) {
     suspect_ = Suspect{result.status(), now + kVerdictDelay};
   }
   return false;

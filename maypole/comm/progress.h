@@ -67,6 +67,8 @@ class Progress {
   [[nodiscard]] bool idle_on_loop() const;
   /// Says goodbye, once.
   void depart_on_loop();
+  /// After goodbye: whether no peer can ask anything any more, since all that they say comes through the previous rank, and it is gone.
+  [[nodiscard]] bool unreachable_on_loop() const;
   /// Calls `f` after each turn until it returns true.
   void watch_on_loop(std::function<bool()> f) { watchers_.push_back(std::move(f)); }
 

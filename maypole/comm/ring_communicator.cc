@@ -212,7 +212,7 @@ class RingCommunicator : public Communicator {
         }
         if (progress_->idle_on_loop()) {
           progress_->depart_on_loop();
-          if (progress_->control_on_loop().all_departed()) {
+          if (progress_->control_on_loop().all_departed() || progress_->unreachable_on_loop()) {
             ended.finish(absl::OkStatus());
             return true;
           }
