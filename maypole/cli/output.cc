@@ -63,6 +63,7 @@ void LinePrinter::show(std::string& out, int rank, std::string_view text, bool w
   }
   if (!open_) {
     out += prefix(rank);
+    text.remove_prefix(style_.terminal && style_.prefixes && text.starts_with('\r') ? 1 : 0);  // the line is at its start already
   }
   while (style_.terminal && style_.prefixes && !text.empty()) {
     const std::size_t at = text.find('\r');
