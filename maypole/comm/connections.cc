@@ -90,6 +90,7 @@ absl::StatusOr<base::Fd> reach_rendezvous(const ConnectOptions& options, TimePoi
                                .to = 0};
   const TimePoint begin = now();
   absl::Status last;
+  std::string_view hint;
   int pause_ms = 10;
   while (true) {
     auto addresses = net::resolve(target, std::min(deadline, begin + kNameServerPatience));
@@ -99,6 +100,9 @@ absl::StatusOr<base::Fd> reach_rendezvous(const ConnectOptions& options, TimePoi
     last = addresses.status();
     for (const SocketAddress& address : addresses.ok() ? *addresses : std::vector<SocketAddress>{}) {
       MAYPOLE_RETURN_IF_ERROR(check_secret(options, address));
+      if (address.is_loopback()) {
+        hint = "; this is a loopback address: if rank 0 runs on another machine, give that machine's address";
+      }
       // The proof may take longer than a try: rank 0 answers when it has come to its rendezvous, and the kernel connects before.
       auto fd = open_connection(options, address, 0, std::min(deadline, now() + kOneTry));
       last = fd.status();
@@ -118,8 +122,8 @@ absl::StatusOr<base::Fd> reach_rendezvous(const ConnectOptions& options, TimePoi
     if (now() >= deadline) {
       return base::error(
           absl::StatusCode::kDeadlineExceeded,
-          "rank {} did not reach rank 0 at {} within {} ({}): check that rank 0 runs and that this address and port are open", options.rank,
-          options.rendezvous, base::format_seconds(base::to_seconds(options.deadline)), base::message(last));
+          "rank {} did not reach rank 0 at {} within {} ({}): check that rank 0 runs and that this address and port are open{}",
+          options.rank, options.rendezvous, base::format_seconds(base::to_seconds(options.deadline)), base::message(last), hint);
     }
     ::poll(nullptr, 0, std::min(pause_ms, net::poll_timeout(deadline)));  // nobody can tell us when a listener comes up
     pause_ms = std::min(pause_ms * 2, 250);
@@ -181,11 +185,7 @@ absl::StatusOr<RendezvousMessage> hear(int seat, TimePoint deadline, std::string
   if (!bytes.ok()) {
     return base::error(bytes.status().code(), "{} while the ring was forming", base::message(bytes.status()));
   }
-  MAYPOLE_ASSIGN_OR_RETURN(RendezvousMessage message, decode(*bytes));
-  if (message.kind == RendezvousMessage::Kind::kError) {
-    return message.status;
-  }
-  return message;
+  return decode(*bytes);
 }
 
 absl::Status say(int seat, RendezvousMessage message, TimePoint deadline, std::string_view what) {
@@ -206,6 +206,9 @@ absl::StatusOr<Connections> sit(const ConnectOptions& options, int seat, const S
   }
   MAYPOLE_RETURN_IF_ERROR(say(seat, {.kind = Kind::kWorker, .status = {}, .workers = {*self}}, deadline, what));
   MAYPOLE_ASSIGN_OR_RETURN(const RendezvousMessage table, hear(seat, deadline, what));
+  if (table.kind == Kind::kError) {
+    return table.status;
+  }
   if (table.kind != Kind::kTable || table.workers.size() != static_cast<std::size_t>(options.num_ranks)) {
     return base::error(absl::StatusCode::kInternal, "{} sent message {} with {} workers where the table of {} was due", what,
                        static_cast<int>(table.kind), table.workers.size(), options.num_ranks);
@@ -218,9 +221,13 @@ absl::StatusOr<Connections> sit(const ConnectOptions& options, int seat, const S
     (void)say(seat, {.kind = Kind::kError, .status = connections.status(), .workers = {}}, deadline, what);
   }
   auto verdict = hear(seat, verdict_deadline, what);
-  if (!verdict.ok()) {
-    return connections.ok() || connections.status().code() == absl::StatusCode::kCancelled ? verdict.status() : connections.status();
+  if (verdict.ok() && verdict->kind == Kind::kError) {
+    return verdict->status;  // also where our own links failed: what rank 0 heard first is the cause, ours may be a consequence
   }
+  if (!connections.ok() && connections.status().code() != absl::StatusCode::kCancelled) {
+    return connections;
+  }
+  MAYPOLE_RETURN_IF_ERROR(verdict.status());
   return connections;
 }
 
