@@ -188,7 +188,7 @@ absl::StatusOr<RendezvousMessage> hear(int seat, TimePoint deadline, std::string
   return decode(*bytes);
 }
 
-absl::Status say(int seat, RendezvousMessage message, TimePoint deadline, std::string_view what) {
+absl::Status say(int seat, const RendezvousMessage& message, TimePoint deadline, std::string_view what) {
   // Also an error that comes at the deadline must still be said.
   return net::send_message(seat, encode(message), std::max(deadline, now() + std::chrono::seconds(1)), what);
 }
@@ -199,7 +199,7 @@ absl::StatusOr<Connections> sit(const ConnectOptions& options, int seat, const S
   auto listeners = open_listeners(options, seen_at);
   auto self = listeners.ok() ? introduce(options, *listeners, deadline) : listeners.status();
   if (!self.ok()) {
-    const absl::Status named =
+    absl::Status named =
         base::error(self.status().code(), "rank {} on {}: {}", options.rank, net::host_name(), base::message(self.status()));
     (void)say(seat, {.kind = Kind::kError, .status = named, .workers = {}}, deadline, what);
     return named;

@@ -58,7 +58,8 @@ struct Connections {
 };
 
 /// Meets the peers at rank 0, checks that all agree on job, epoch, size and secret, and connects the links. All ranks succeed, or none.
-/// Blocks up to the deadline. Errors name the rank, address and port that failed and the remedy; a wrong secret is kUnauthenticated.
+/// Blocks up to the deadline (an error may take two seconds more, to tell it to all). Errors name the rank, address and port that failed
+/// and the remedy; a wrong secret is kUnauthenticated.
 [[nodiscard]] absl::StatusOr<Connections> connect_ring(const ConnectOptions& options);
 
 }  // namespace maypole::comm

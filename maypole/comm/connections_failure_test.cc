@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/comm/connections_testing.h"
 #include "maypole/comm/rendezvous.h"
+#include "maypole/net/machine.h"
 #include "maypole/net/message.h"
 #include "maypole/net/proof.h"
 
@@ -184,27 +185,77 @@ TEST(ConnectionsFailureTest, WhatListensThereMayBeAnotherProgram) {
   EXPECT_THAT(text_of(result), AllOf(HasSubstr(where(listener)), HasSubstr("another program")));
 }
 
+/// Takes a seat as `worker`, as far as the rendezvous sees; returns the seat.
+base::Fd sit_down(const base::Fd& listener, const Worker& worker) {
+  auto fd = net::connect_tcp(net::local_address_of(listener.get()), std::nullopt, later());
+  EXPECT_TRUE(fd.ok()) << fd.status();
+  const net::Greeting greeting{.purpose = 1, .lane = 0, .level = 0, .epoch = 1, .from = static_cast<std::uint32_t>(worker.rank), .to = 0};
+  EXPECT_TRUE(net::prove_as_initiator(fd->get(), {.secret = "a secret", .context = "rendezvous"}, greeting, later(), "rank 0").ok());
+  const auto bytes = encode({.kind = RendezvousMessage::Kind::kWorker, .status = {}, .workers = {worker}});
+  EXPECT_TRUE(net::send_message(fd->get(), bytes, later(), "rank 0").ok());
+  return *std::move(fd);
+}
+
+Worker impostor(int rank, int num_ranks) {
+  Worker worker;
+  worker.rank = rank;
+  worker.num_ranks = num_ranks;
+  worker.job = "digits";
+  worker.epoch = 1;
+  worker.host_name = "elsewhere";
+  worker.machine = *net::machine_identity();
+  worker.transport = TransportChoice::kTcp;
+  worker.patience = std::chrono::seconds(30);
+  return worker;
+}
+
 TEST(ConnectionsFailureTest, AWorkerThatLeavesEarlyEndsItForAllAtOnce) {
   const base::Fd listener = listen_on("127.0.0.1");
   absl::StatusOr<Connections> result;
   {
     const std::jthread rank_zero([&] { result = connect_ring(options_for(listener, 0, 3)); });
-    auto fd = net::connect_tcp(net::local_address_of(listener.get()), std::nullopt, later());
-    ASSERT_TRUE(fd.ok()) << fd.status();
-    const net::Greeting greeting{.purpose = 1, .lane = 0, .level = 0, .epoch = 1, .from = 2, .to = 0};
-    ASSERT_TRUE(net::prove_as_initiator(fd->get(), {.secret = "a secret", .context = "rendezvous"}, greeting, later(), "rank 0").ok());
-    Worker worker;
-    worker.rank = 2;
-    worker.num_ranks = 3;
-    worker.job = "digits";
-    worker.epoch = 1;
-    worker.host_name = "elsewhere";
-    worker.patience = std::chrono::seconds(30);
-    const auto bytes = encode({.kind = RendezvousMessage::Kind::kWorker, .status = {}, .workers = {worker}});
-    EXPECT_TRUE(net::send_message(fd->get(), bytes, later(), "rank 0").ok());
+    sit_down(listener, impostor(2, 3)).reset();
   }
   EXPECT_EQ(code_of(result), absl::StatusCode::kUnavailable);
   EXPECT_THAT(text_of(result), AllOf(HasSubstr("rank 2"), HasSubstr("elsewhere"), HasSubstr("left before")));
+}
+
+TEST(ConnectionsFailureTest, AWorkerThatCannotBeConnectedIsNamedWithItsAddress) {
+  const base::Fd listener = listen_on("127.0.0.1");
+  const net::SocketAddress nobody = net::local_address_of(listen_on("127.0.0.1").get());  // closed again
+  Worker worker = impostor(1, 2);
+  worker.address = nobody.host();
+  worker.port = nobody.port();
+  ConnectOptions options = options_for(listener, 0, 2);
+  options.transport = TransportChoice::kTcp;
+  absl::StatusOr<Connections> result;
+  base::Fd seat;
+  {
+    const std::jthread rank_zero([&] { result = connect_ring(options); });
+    seat = sit_down(listener, worker);
+  }
+  EXPECT_EQ(code_of(result), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(text_of(result), AllOf(HasSubstr("rank 0"), HasSubstr("cannot connect to rank 1 (elsewhere)"), HasSubstr(nobody.to_string()),
+                                     HasSubstr("--interface")));
+}
+
+TEST(ConnectionsFailureTest, AWorkerThatDoesNotAnswerIsNamedWithItsAddress) {
+  const base::Fd listener = listen_on("127.0.0.1");
+  const base::Fd data = listen_on("127.0.0.1");  // takes connections into its queue, and answers none
+  Worker worker = impostor(1, 2);
+  worker.address = "127.0.0.1";
+  worker.port = net::local_address_of(data.get()).port();
+  ConnectOptions options = options_for(listener, 0, 2);
+  options.deadline = kShort;
+  options.transport = TransportChoice::kTcp;
+  absl::StatusOr<Connections> result;
+  base::Fd seat;
+  {
+    const std::jthread rank_zero([&] { result = connect_ring(options); });
+    seat = sit_down(listener, worker);
+  }
+  EXPECT_EQ(code_of(result), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(text_of(result), AllOf(HasSubstr("rank 1 (elsewhere)"), HasSubstr(where(data)), HasSubstr("in time")));
 }
 
 TEST(ConnectionsFailureTest, AnUnknownInterfaceOnOneRankIsToldToAll) {

@@ -80,7 +80,7 @@ class Variables {
     return *parsed;
   }
 
-  void fail(absl::Status status) { status_.Update(status); }
+  void fail(const absl::Status& status) { status_.Update(status); }
   [[nodiscard]] const absl::Status& status() const { return status_; }
 
  private:

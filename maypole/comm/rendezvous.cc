@@ -20,6 +20,9 @@ constexpr base::Nanoseconds kSendLimit = std::chrono::seconds(2);
 /// How long a forming that has failed still waits for ranks that have not come yet, to tell them why.
 constexpr base::Nanoseconds kLateComerLimit = std::chrono::seconds(2);
 
+/// A worker that reports at its own deadline which link is missing says more than this host could.
+constexpr base::Nanoseconds kReportGrace = std::chrono::seconds(1);
+
 base::TimePoint soon() { return std::chrono::steady_clock::now() + kSendLimit; }
 
 RendezvousMessage error_message(absl::Status status) {
@@ -38,6 +41,7 @@ RendezvousHost::RendezvousHost(const ConnectOptions& options, int listener, std:
       listener_(listener),
       where_(std::move(where)),
       deadline_(deadline),
+      report_deadline_(deadline + kReportGrace),
       seats_(static_cast<std::size_t>(options.num_ranks)),
       table_(static_cast<std::size_t>(options.num_ranks)) {
   seats_[0].fd = std::move(own_seat);
@@ -158,7 +162,9 @@ absl::Status RendezvousHost::seat_guest(base::Fd fd, std::string peer, std::span
     (void)net::send_message(fd.get(), encode(error_message(fault)), soon(), peer);
     return fault;
   }
-  deadline_ = std::min(deadline_, std::chrono::steady_clock::now() + with_margin(worker.patience));
+  const base::TimePoint arrival = std::chrono::steady_clock::now();
+  deadline_ = std::min(deadline_, arrival + with_margin(worker.patience));
+  report_deadline_ = std::min(report_deadline_, arrival + worker.patience + kReportGrace);
   if (const net::SocketAddress here = net::local_address_of(fd.get()); here.valid()) {
     const auto known = net::SocketAddress::parse(reached_at_, 0);
     if (!known.ok() || (known->is_loopback() && !here.is_loopback())) {
@@ -226,8 +232,8 @@ absl::Status RendezvousHost::await_links() {
     if (entries.empty()) {
       return absl::OkStatus();
     }
-    const int ready = ::poll(entries.data(), entries.size(), net::poll_timeout(deadline_));
-    if (ready == 0 && net::poll_timeout(deadline_) == 0) {
+    const int ready = ::poll(entries.data(), entries.size(), net::poll_timeout(report_deadline_));
+    if (ready == 0 && net::poll_timeout(report_deadline_) == 0) {
       return base::error(
           absl::StatusCode::kDeadlineExceeded,
           "{} {} came to the rendezvous but did not connect the ring in time: check that workers reach each other's addresses",

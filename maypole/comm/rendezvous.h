@@ -53,12 +53,13 @@ class RendezvousHost {
   const ConnectOptions options_;
   const int listener_;
   const std::string where_;
-  base::TimePoint deadline_;  // the earliest of all workers'
-  std::vector<Seat> seats_;   // [rank]; no fd: not here yet
-  RingTable table_;           // [rank]
-  int num_met_ = 0;           // workers of this ring that have come, also those that were the reason to end it
-  std::string reached_at_;    // this host's address as guests see it
-  std::jthread thread_;       // last: the members above outlive it
+  base::TimePoint deadline_;         // for coming here: the earliest of all workers', less the time to tell them
+  base::TimePoint report_deadline_;  // for linking: the same, and the time to be told
+  std::vector<Seat> seats_;          // [rank]; no fd: not here yet
+  RingTable table_;                  // [rank]
+  int num_met_ = 0;                  // workers of this ring that have come, also those that were the reason to end it
+  std::string reached_at_;           // this host's address as guests see it
+  std::jthread thread_;              // last: the members above outlive it
 };
 
 }  // namespace maypole::comm
