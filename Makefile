@@ -33,4 +33,4 @@ bench-collectives bench-training bench-memory: bench-%:
 	@$(PYTHON) -m benchmarks.bench_$*
 
 clean:
-	rm -rf build build-asan build-tsan build-tidy python/maypole/_core*.so demo-out
+	rm -rf build build-asan build-tsan build-tidy build-wheel python/maypole/_core*.so demo-out

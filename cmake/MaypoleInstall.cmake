@@ -14,6 +14,4 @@ configure_package_config_file(cmake/MaypoleConfig.cmake.in ${PROJECT_BINARY_DIR}
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/MaypoleConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/MaypoleConfig.cmake ${PROJECT_BINARY_DIR}/MaypoleConfigVersion.cmake COMPONENT development
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Maypole)
-if(TARGET maypole)
-  install(TARGETS maypole RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
-endif()
+install(TARGETS maypole RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Ninja runs CMake again by itself when a CMake file changed; a new preset file or a new environment asks for it here.
-if [ ! -e build/build.ninja ] || [ CMakePresets.json -nt build/build.ninja ] || [ python/bindings -nt build/build.ninja ] ||
+if [ ! -e build/build.ninja ] || [ CMakePresets.json -nt build/build.ninja ] ||
   ! grep -q '^MAYPOLE_PYTHON:BOOL=ON' build/CMakeCache.txt; then
   cmake --preset python -Wno-dev >/dev/null
 fi
