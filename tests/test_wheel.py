@@ -28,7 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--config-settings", f"build-dir={ROOT}/build-wheel", "-w", folder]
-    run(*pip, *build, ROOT, CMAKE_BUILD_PARALLEL_LEVEL="2")
+    run(*pip, *build, ROOT, CMAKE_BUILD_PARALLEL_LEVEL="2", CXX="c++")
     (wheel,) = folder.glob("maypole-*.whl")
     run(*pip, "install", "--no-deps", "--target", folder / "site", wheel)
     return folder / "site"
