@@ -70,7 +70,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& own,
   std::vector<std::string> environment;
   environment.reserve(variables.size());
   for (const auto& [name, value] : variables) {
-    environment.push_back(name + "=" + value);
+    environment.push_back(fmt::format("{}={}", name, value));
   }
   return environment;
 }
