@@ -20,6 +20,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace maypole::cli {
@@ -186,7 +187,9 @@ std::string report_table(const Report& report) {
   }
   double hidden_s = 0;
   if (shown.size() > kMaxShown) {
-    std::ranges::stable_sort(shown, [&](std::size_t a, std::size_t b) { return report.groups[a].exposed_s > report.groups[b].exposed_s; });
+    std::ranges::sort(shown, [&](std::size_t a, std::size_t b) {
+      return std::pair(-report.groups[a].exposed_s, a) < std::pair(-report.groups[b].exposed_s, b);
+    });
     for (std::size_t i = kMaxShown; i < shown.size(); ++i) {
       hidden_s += report.groups[shown[i]].exposed_s;
     }
