@@ -4,7 +4,7 @@
 #include "maypole/base/status.h"
 
 #include <algorithm>
-#include <numeric>
+#include <tuple>
 
 namespace maypole::overlap {
 namespace {
@@ -88,9 +88,9 @@ absl::StatusOr<FusionPlan> plan_fusion(const std::vector<PlannedTensor>& tensors
       plan.groups.push_back(std::move(group));
     }
   }
-  // Within an arena the groups are in this order already; the sort weaves the arenas.
-  std::stable_sort(plan.groups.begin(), plan.groups.end(),
-                   [](const Group& a, const Group& b) { return a.tensors.front() < b.tensors.front(); });
+  std::sort(plan.groups.begin(), plan.groups.end(), [](const Group& a, const Group& b) {
+    return std::tuple(a.tensors.front(), a.arena, a.range.begin) < std::tuple(b.tensors.front(), b.arena, b.range.begin);
+  });
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     for (const std::size_t i : plan.groups[g].tensors) {
       plan.tensors[i].groups.push_back(g);

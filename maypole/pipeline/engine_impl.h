@@ -26,6 +26,8 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(std::unique_ptr<comm::Communicator> communicator, const EngineOptions& options);
   ~EngineImpl() override;
+  EngineImpl(const EngineImpl&) = delete;
+  EngineImpl& operator=(const EngineImpl&) = delete;
 
   comm::Communicator& communicator() override { return *communicator_; }
   absl::StatusOr<ModelId> add_model(std::vector<ParameterSpec> parameters, const ModelOptions& options) override;

@@ -100,6 +100,8 @@ class Network {
     thread_.request_stop();
     changed_.notify_all();
   }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
   template <typename Change>
   void post(Change change) {
@@ -408,6 +410,8 @@ class FakeCommunicator final : public comm::Communicator {
   FakeCommunicator(std::shared_ptr<Network> network, int rank, int num_ranks)
       : network_(std::move(network)), rank_(rank), num_ranks_(num_ranks) {}
   ~FakeCommunicator() override { network_->leave(rank_); }
+  FakeCommunicator(const FakeCommunicator&) = delete;
+  FakeCommunicator& operator=(const FakeCommunicator&) = delete;
 
   int rank() const override { return rank_; }
   int num_ranks() const override { return num_ranks_; }
