@@ -104,7 +104,8 @@ class Engine {
   // --- gradients before step() ---
 
   /// Waits until every gradient holds the average over ranks; step() then updates from gradient memory as the front end left it.
-  /// Collective in effect: with dear and weave every rank must reach it or step().
+  /// Collective in effect: with dear and weave every rank must reach it or step(). Runs a round of zeros if there was no backward since
+  /// the last step(): to read gradients after step() take flush().
   [[nodiscard]] virtual absl::Status synchronize(ModelId model) = 0;
   /// After synchronize(): whether any rank had a gradient for parameter i. Unused parameters are not updated.
   [[nodiscard]] virtual bool used(ModelId model, std::size_t i) = 0;
@@ -137,7 +138,7 @@ class Engine {
   [[nodiscard]] virtual Report report(ModelId model) = 0;
   /// Chrome trace event JSON (opens in Perfetto), this rank's events. Errors name the path (full disk, no permission).
   [[nodiscard]] virtual absl::Status write_timeline(const std::string& path) = 0;
-  /// Flushes, says goodbye to the peers and serves them until all have ended.
+  /// Drops gradients without a step(), flushes, says goodbye to the peers and serves them until all have ended.
   [[nodiscard]] virtual absl::Status finalize() = 0;
 };
 

@@ -252,7 +252,10 @@ absl::Status EngineImpl::write_timeline(const std::string& path) { return timeli
 absl::Status EngineImpl::finalize() {
   absl::Status outcome;
   for (std::size_t id = 0; id < models_.size() && outcome.ok(); ++id) {
-    outcome = flush(id);
+    outcome = discard_gradients(id);  // of a last backward without step(): what is in motion must end everywhere
+    if (outcome.ok()) {
+      outcome = flush(id);
+    }
   }
   if (!outcome.ok()) {
     return outcome;

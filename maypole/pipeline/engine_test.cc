@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/pipeline/engine.h"
 
+#include "maypole/comm/ring_communicator.h"
 #include "maypole/pipeline/fake_communicator.h"
 
 #include <fmt/format.h>
@@ -34,8 +35,10 @@ std::string text(const absl::Status& status) { return status.ToString(); }
 using Body = std::function<void(Engine& engine, int rank)>;
 
 /// Runs `body` on every rank, each in a thread of its own with an engine of its own.
-void run_ranks(int num_ranks, const EngineOptions& options, const Body& body) {
-  std::vector<std::unique_ptr<comm::Communicator>> ring = make_fake_ring(num_ranks, std::random_device{}());
+void run_ranks(int num_ranks, const EngineOptions& options, const Body& body, std::vector<std::unique_ptr<comm::Communicator>> ring = {}) {
+  if (ring.empty()) {
+    ring = make_fake_ring(num_ranks, std::random_device{}());
+  }
   std::vector<std::jthread> threads;
   for (int r = 0; r < num_ranks; ++r) {
     threads.emplace_back([&body, &options, r, communicator = std::move(ring[static_cast<std::size_t>(r)])]() mutable {
@@ -336,6 +339,20 @@ TEST(Engine, TimelineHoldsTheEventsOfThisRankOnTracksThatDoNotOverlap) {
     EXPECT_THAT(text(engine.write_timeline("/nowhere/t.json")), HasSubstr("/nowhere/t.json"));
     EXPECT_TRUE(engine.finalize().ok());
   });
+}
+
+TEST(Engine, BackwardWithoutStepDoesNotKeepTheJobFromEnding) {
+  for (const char* schedule : {"sync", "wfbp", "dear", "weave"}) {
+    run_ranks(
+        2, kPatient,
+        [schedule](Engine& engine, int) {
+          const ModelId model = engine.add_model(two_parameters(), options_for(schedule)).value();
+          ASSERT_TRUE(go_backward(engine, model, 1).ok());
+          EXPECT_EQ(engine.finalize(), absl::OkStatus()) << schedule;
+          EXPECT_THAT(floats(engine.parameter(model, 0)), Each(0.0f));
+        },
+        comm::make_inproc_ring(2, comm::InprocKind::kStream).value());
+  }
 }
 
 TEST(Engine, ModelMemoryOutlivesTheEngine) {

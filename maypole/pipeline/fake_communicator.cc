@@ -186,17 +186,14 @@ class Network {
   }
   /// Rank's communicator goes away: nothing of it may be touched or called any more.
   void leave(int rank) {
-    std::vector<Finish> finishes;
-    {
-      base::MutexLock lock(mutex_);
-      at(rank).provider = nullptr;
-      fail(absl::UnavailableError("a rank has left"));
-      finishes.swap(finished_);
-      while (finishing_) {
-        changed_.wait(mutex_);
-      }
+    mutex_.lock();
+    at(rank).provider = nullptr;
+    fail(absl::UnavailableError("a rank has left"));
+    while (finishing_) {
+      changed_.wait(mutex_);
     }
-    finish_all(finishes);
+    finish_all(std::exchange(finished_, {}));
+    mutex_.unlock();
   }
 
  private:
@@ -250,16 +247,25 @@ class Network {
     }
   }
 
-  static void finish_all(const std::vector<Finish>& finishes) {
+  /// Calls back into the engines, without the mutex; no rank leaves meanwhile.
+  void finish_all(const std::vector<Finish>& finishes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    finishing_ = true;
+    mutex_.unlock();
     for (const Finish& each : finishes) {
       each.work.finish(each.outcome);
     }
+    for (unsigned pause = 0; pause < finishes.size() % 3; ++pause) {
+      std::this_thread::yield();
+    }
+    mutex_.lock();
+    finishing_ = false;
+    changed_.notify_all();
   }
 
   void run(const std::stop_token& stop) {
     mutex_.lock();
     while (!stop.stop_requested()) {
-      if (!finished_.empty()) {
+      if (!finished_.empty() && !finishing_) {
         std::vector<Finish> finishes;
         if (random_() % 2 == 0 || !error_.ok()) {
           finishes.swap(finished_);
@@ -269,15 +275,7 @@ class Network {
           finishes.push_back(finished_[k]);
           finished_.erase(finished_.begin() + static_cast<std::ptrdiff_t>(k));
         }
-        finishing_ = true;
-        mutex_.unlock();
         finish_all(finishes);
-        for (unsigned pause = 0; pause < finishes.size() % 3; ++pause) {
-          std::this_thread::yield();
-        }
-        mutex_.lock();
-        finishing_ = false;
-        changed_.notify_all();
         continue;
       }
       std::vector<std::function<void()>> possible = possible_pieces();
