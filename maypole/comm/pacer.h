@@ -15,6 +15,8 @@ class Pacer {
  public:
   explicit Pacer(base::Bandwidth rate) : rate_(rate) {}
   [[nodiscard]] bool limited() const { return rate_.limited(); }
+  /// What a byte takes at least; zero without a limit.
+  [[nodiscard]] double seconds_per_byte() const { return limited() ? 1 / rate_.bytes_per_second : 0; }
   /// The time at which a frame of `bytes`, chosen now, has left.
   [[nodiscard]] base::TimePoint occupy(base::TimePoint now, std::size_t bytes) {
     // A timer that fired late must not cost rate: what was due in the last millisecond is caught up.

@@ -54,6 +54,7 @@ class Progress {
     return {sent_bytes_.load(std::memory_order_relaxed), received_bytes_.load(std::memory_order_relaxed)};
   }
   [[nodiscard]] bool paced() const { return pacer_.limited(); }
+  [[nodiscard]] double paced_seconds_per_byte() const { return pacer_.seconds_per_byte(); }
   [[nodiscard]] bool has_exchange_links() const { return ports_.size() > 2; }
   [[nodiscard]] const std::string& description() const { return description_; }
 

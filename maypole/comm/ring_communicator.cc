@@ -264,6 +264,7 @@ class RingCommunicator : public Communicator {
           std::min(cost[1], static_cast<float>(std::max(
                                 1e-12, (base::to_seconds(Clock::now() - begin) - cost[0] * static_cast<float>(num_ranks_ - 1)) / sent)));
     }
+    cost[1] = std::max(cost[1], static_cast<float>(progress_->paced_seconds_per_byte()));  // the probe is short, and may not be held back
     MAYPOLE_RETURN_IF_ERROR(all_reduce(reinterpret_cast<std::byte*>(cost.data()), 2, DType::kFloat32, ReduceOp::kAverage).wait_for(limit));
     cost_ = {cost[0], cost[1]};
     measuring_ = false;
