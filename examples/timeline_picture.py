@@ -20,7 +20,7 @@ LABELS = {
 }
 # track -> (offset, height) of its lane within a worker's part
 LANES = {"compute": (0, 22), "wait": (0, 22), "update": (22, 4), "reduce-scatter": (27, 12), "all-gather": (40, 12)}
-WORKER_HEIGHT, PANEL_GAP, TITLE_HEIGHT = 62, 18, 24
+WORKER_HEIGHT, PANEL_GAP, TITLE_HEIGHT = 62, 28, 24
 LEFT, WIDTH, RIGHT, TOP = 170, 900, 40, 96
 
 
@@ -118,8 +118,8 @@ def draw(panels: list[Panel], heading: str, remark: str) -> str:
         previous = 0.0
         for end in panel.iteration_ends:
             x = LEFT + end * scale
-            out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - height - 6}" y2="{y - 6}" stroke="black" stroke-width="1.5"/>')
-            out.append(f'<text x="{x - 4:.1f}" y="{y - height - 8}" text-anchor="end" class="small">{(end - previous) * 1e3:.0f} ms</text>')
+            out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - height - 6}" y2="{y + 8}" stroke="black" stroke-width="1.5"/>')
+            out.append(f'<text x="{x - 4:.1f}" y="{y + 7}" text-anchor="end" class="small">{(end - previous) * 1e3:.0f} ms</text>')
             previous = end
         y += PANEL_GAP
     return (
