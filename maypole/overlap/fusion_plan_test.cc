@@ -98,8 +98,9 @@ TEST(FusionPlan, LargeTensorCrossesGroups) {
 
 TEST(FusionPlan, FirstGroupIsSmall) {
   const FusionPlan result = plan(std::vector<PlannedTensor>(64, PlannedTensor{64 << 10}), FusionOptions{});
-  EXPECT_EQ(result.groups.front().range.size() * 4, std::size_t{1} << 20);
-  EXPECT_EQ(result.groups[1].range.size() * 4, std::size_t{4} << 20);
+  EXPECT_EQ(result.groups.front().range.size() * 4, FusionOptions{}.first_group_bytes);
+  EXPECT_EQ(result.groups[1].range.size() * 4, FusionOptions{}.group_bytes);
+  EXPECT_LT(FusionOptions{}.first_group_bytes, FusionOptions{}.group_bytes);
 }
 
 TEST(FusionPlan, ArenasOfTwoDtypesAreWovenInForwardOrder) {
