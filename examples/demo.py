@@ -60,7 +60,7 @@ def train(out: Path, name: str, options: list[str], epochs: int) -> tuple[dict, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--out", type=Path, default=ROOT / "demo-out")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
