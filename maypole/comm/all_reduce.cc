@@ -23,7 +23,10 @@ RingAllReduce::RingAllReduce(const CollectiveContext& context, FrameHeader heade
                              base::DType dtype, ReduceOp op)
     : Collective(context, header, work),
       scatter_(context, with_kind(header, FrameKind::kReduceScatter), work, {data, data}, map, dtype, dtype, op),
-      gather_(context, with_kind(header, FrameKind::kAllGather), work, data, map, dtype, dtype, 0) {
+      gather_(context, with_kind(header, FrameKind::kAllGather), work, data, map, dtype, dtype) {
+  if (map.num_segments(context.position.rank) == 0) {
+    gather_.supply_all();
+  }
   scatter_.on_own_segment([this] { gather_.supply(1); });
 }
 
@@ -115,6 +118,15 @@ absl::Status ExchangeAllReduce::deliver(const FrameHeader&, const std::byte* pay
   received_ = true;
   advance();
   return absl::OkStatus();
+}
+
+bool ExchangeAllReduce::all_sent() const {
+  for (std::size_t s = step_; s < steps_.size(); ++s) {
+    if (steps_[s].send && !(s == step_ && sent_)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void ExchangeAllReduce::advance() {

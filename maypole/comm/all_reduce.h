@@ -26,6 +26,7 @@ class RingAllReduce : public Collective {
     return half_of(header).deliver(header, payload);
   }
   void on_sent(std::byte*) override {}  // the halves observe their own frames
+  [[nodiscard]] bool all_sent() const override { return scatter_.all_sent() && gather_.all_sent(); }
   [[nodiscard]] bool complete() const override { return scatter_.complete() && gather_.complete(); }
   [[nodiscard]] std::string describe() const override { return "all-reduce: " + scatter_.describe() + ", " + gather_.describe(); }
 
@@ -60,6 +61,7 @@ class ExchangeAllReduce : public Collective {
   [[nodiscard]] std::byte* destination(const FrameHeader& header) override;
   [[nodiscard]] absl::Status deliver(const FrameHeader& header, const std::byte* payload) override;
   void on_sent(std::byte* buffer) override;
+  [[nodiscard]] bool all_sent() const override;
   [[nodiscard]] bool complete() const override { return finished_ && in_flight_ == 0; }
   [[nodiscard]] std::string describe() const override;
 

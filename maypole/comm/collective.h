@@ -47,6 +47,8 @@ class Collective : public SendObserver {
   [[nodiscard]] virtual std::byte* destination(const FrameHeader& header) = 0;
   [[nodiscard]] virtual absl::Status deliver(const FrameHeader& header, const std::byte* payload) = 0;
 
+  /// Nothing more will be handed out by take_outgoing() and take_exchange().
+  [[nodiscard]] virtual bool all_sent() const = 0;
   /// Everything has been received and every sent byte is no longer needed.
   [[nodiscard]] virtual bool complete() const = 0;
   /// For error messages: what it is and how far it got.

@@ -183,7 +183,7 @@ TEST_P(CollectivesTest, GroupsReduceInPlanOrderAndGatherInAnyOrder) {
       for (std::size_t g = groups.size(); g-- > 0;) {
         const std::uint64_t tag = static_cast<std::uint64_t>(iteration) * 100 + g;
         reduces.push_back(
-            comm.reduce_scatter_group({(*memory)->bytes().data(), groups[g], DType::kFloat32, DType::kFloat32, ReduceOp::kSum}));
+            comm.reduce_scatter_group({tag, (*memory)->bytes().data(), groups[g], DType::kFloat32, DType::kFloat32, ReduceOp::kSum}));
         gathers.push_back(
             comm.open_all_gather({tag, static_cast<int>(g), (*memory)->bytes().data(), groups[g], DType::kFloat32, DType::kFloat32}));
         reduces.back().on_done([&comm, tag](const absl::Status& status) {
@@ -213,7 +213,8 @@ TEST_P(CollectivesTest, RanksMayStartGroupsAtVeryDifferentTimes) {
         std::fill(data[r].begin(), data[r].end(), static_cast<float>(r + 1));
       }
       const model::BlockRange third{static_cast<std::size_t>(round) * 100000, static_cast<std::size_t>(round + 1) * 100000, 10000};
-      works.push_back(ring_[r]->reduce_scatter_group({raw(data[r]), third, DType::kFloat32, DType::kFloat32, ReduceOp::kAverage}));
+      works.push_back(ring_[r]->reduce_scatter_group(
+          {static_cast<std::uint64_t>(round), raw(data[r]), third, DType::kFloat32, DType::kFloat32, ReduceOp::kAverage}));
     }
   }
   for (const Work& work : works) {
@@ -229,6 +230,62 @@ TEST_P(CollectivesTest, RanksMayStartGroupsAtVeryDifferentTimes) {
   }
 }
 
+TEST_P(CollectivesTest, RanksMayStartUnrelatedReduceScattersInDifferentOrder) {
+  constexpr std::size_t kCount = 40000;
+  on_every_rank(ring_, [](int rank, Communicator& comm) {
+    std::array<std::vector<float>, 2> data{std::vector<float>(kCount, 1.0F), std::vector<float>(kCount, 100.0F)};
+    std::vector<Work> works;
+    for (const std::size_t k : rank % 2 == 0 ? std::array<std::size_t, 2>{0, 1} : std::array<std::size_t, 2>{1, 0}) {
+      works.push_back(
+          comm.reduce_scatter_group({k, raw(data[k]), {0, kCount, 1000}, DType::kFloat32, DType::kFloat32, ReduceOp::kAverage}));
+    }
+    for (const Work& work : works) {
+      ASSERT_TRUE(work.wait().ok());
+    }
+    EXPECT_TRUE(all_equal(data[0], 1));
+    EXPECT_TRUE(all_equal(data[1], 100));
+  });
+}
+
+TEST_P(CollectivesTest, AnAllGatherOfWhichARankOwnsNothingStillWaitsForItsSupply) {
+  if (num_ranks() == 1) {
+    return;
+  }
+  on_every_rank(ring_, [](int rank, Communicator& comm) {
+    float value = rank == num_ranks() - 1 ? 5.0F : 0.0F;  // one element, owned by the last rank
+    const Work gather = comm.open_all_gather({3, 0, reinterpret_cast<std::byte*>(&value), {0, 1, 16}, DType::kFloat32, DType::kFloat32});
+    ASSERT_TRUE(comm.barrier().wait().ok());
+    EXPECT_FALSE(gather.done());
+    ASSERT_TRUE(comm.barrier().wait().ok());
+    comm.supply_all_gather(3);
+    ASSERT_TRUE(gather.wait().ok());
+    EXPECT_EQ(value, 5.0F);
+  });
+}
+
+TEST_P(CollectivesTest, WhoeverWaitsForAnOperationGetsItWhateverOthersHaveStartedSince) {
+  for (const std::size_t n : {std::size_t{10}, std::size_t{300000}}) {
+    on_every_rank(ring_, [n](int rank, Communicator& comm) {
+      std::vector<float> first(n, 1.0F);
+      std::vector<float> second(n, 2.0F);
+      const Work a = comm.all_reduce(raw(first), n, DType::kFloat32, ReduceOp::kSum);
+      if (rank == 0) {
+        ASSERT_TRUE(a.wait_for(std::chrono::seconds(60)).ok());  // before it starts the second, which the others have started
+      }
+      const Work b = comm.all_reduce(raw(second), n, DType::kFloat32, ReduceOp::kSum);
+      ASSERT_TRUE(a.wait().ok());
+      ASSERT_TRUE(b.wait().ok());
+      EXPECT_TRUE(all_equal(first, num_ranks()));
+      EXPECT_TRUE(all_equal(second, 2 * num_ranks()));
+    });
+  }
+}
+
+TEST_P(CollectivesTest, BytesAreNotSummed) {
+  std::vector<std::byte> data(100);
+  EXPECT_EQ(ring_[0]->all_reduce(data.data(), data.size(), DType::kByte, ReduceOp::kSum).wait().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_P(CollectivesTest, CompressedGroupsGiveEqualBitsOnAllRanksWithinRounding) {
   constexpr std::size_t kCount = 50000;
   const auto p = static_cast<std::size_t>(num_ranks());
@@ -241,7 +298,7 @@ TEST_P(CollectivesTest, CompressedGroupsGiveEqualBitsOnAllRanksWithinRounding) {
     }
     const model::BlockRange all{0, kCount, 8192};
     const Work gather = comm.open_all_gather({7, 0, raw(mine), all, DType::kFloat32, DType::kBFloat16});
-    ASSERT_TRUE(comm.reduce_scatter_group({raw(mine), all, DType::kFloat32, DType::kBFloat16, ReduceOp::kAverage}).wait().ok());
+    ASSERT_TRUE(comm.reduce_scatter_group({7, raw(mine), all, DType::kFloat32, DType::kBFloat16, ReduceOp::kAverage}).wait().ok());
     comm.supply_all_gather(7);
     ASSERT_TRUE(gather.wait().ok());
   });
@@ -347,6 +404,25 @@ INSTANTIATE_TEST_SUITE_P(All, CollectivesTest,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 5),
                                             ::testing::Values(InprocKind::kSharedMemory, InprocKind::kStream, InprocKind::kMixed)),
                          name_of_case);
+
+TEST(PacingTest, RanksAgreeOnTheAlgorithmWhenOnlyOneEdgeIsPaced) {
+  auto ends = make_inproc_connections(2, InprocKind::kStream, base::Bandwidth{50e6});
+  ASSERT_TRUE(ends.ok());
+  for (Connections& end : *ends) {
+    end.ring.edge_bandwidth[0] = {};
+  }
+  std::vector<std::jthread> threads;
+  for (int r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      auto comm = communicator_over(r, std::move((*ends)[static_cast<std::size_t>(r)]), {});
+      ASSERT_TRUE(comm.ok()) << comm.status();
+      std::vector<float> data(100, 1.0F);
+      EXPECT_TRUE((*comm)->all_reduce(raw(data), data.size(), DType::kFloat32, ReduceOp::kSum).wait_for(std::chrono::seconds(30)).ok());
+      EXPECT_TRUE(all_equal(data, 2));
+      EXPECT_TRUE((*comm)->finalize(std::chrono::seconds(30)).ok());
+    });
+  }
+}
 
 TEST(PacingTest, APacedEdgeDeliversTheSameResult) {
   auto ring = make_inproc_ring(3, InprocKind::kStream, {}, base::Bandwidth{50e6});

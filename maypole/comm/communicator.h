@@ -4,10 +4,11 @@
 // One rank's end of a ring: asynchronous collectives over its neighbours.
 //
 // Three lanes carry data independently of each other, so that none blocks another:
-//   reduce-scatter lane  operations run in the order in which they were started, which must be the same on every rank (plan order);
+//   reduce-scatter lane  operations are known by their tag; each rank sends them in the order in which it started them, so all ranks
+//                        should start them in the same order (plan order); a frame that comes early is set aside;
 //   all-gather lane      operations are known by their tag and may be started in any order; pieces land in their final place;
 //   user lane            all_reduce, reduce_scatter, all_gather, broadcast, barrier in call order, which must agree across ranks.
-// A sender serves reduce-scatter first, then all-gather by priority, at every segment.
+// At every segment a sender serves the user lane first (somebody waits for it), then reduce-scatter, then all-gather by priority.
 //
 // Errors (through Work): kUnavailable names the lost rank, kDeadlineExceeded the late one, kFailedPrecondition the rank whose sizes
 // or order differ. After an error the communicator is closed: every pending and later operation ends with the first error.
@@ -40,6 +41,7 @@ class SharedMemory {
 
 /// The reduce-scatter of one group: afterwards rank r holds the reduced chunk r of every block, the rest of `data` is as before.
 struct ReduceScatterOp {
+  std::uint64_t tag = 0;      // names the operation on every rank; unique among operations not yet done on any rank
   std::byte* data = nullptr;  // arena base (element 0 of the arena); the range is read, own chunks are written at the end
   model::BlockRange range;    // elements
   base::DType dtype = base::DType::kFloat32;
@@ -50,7 +52,7 @@ struct ReduceScatterOp {
 /// The all-gather of one group: rank r's chunk of every block goes to all; other chunks of `data` are overwritten as they arrive.
 struct AllGatherOp {
   std::uint64_t tag = 0;      // names the operation on every rank; unique among operations not yet done on any rank
-  int priority = 0;           // lower is sent first
+  std::int64_t priority = 0;  // lower is sent first
   std::byte* data = nullptr;  // arena base; chunks land in place
   model::BlockRange range;
   base::DType dtype = base::DType::kFloat32;
@@ -97,7 +99,8 @@ class Communicator {
 
   /// In place; logarithmic for small buffers, ring for large ones, chosen from the measured alpha and beta. All ranks get equal bits.
   [[nodiscard]] virtual Work all_reduce(std::byte* data, std::size_t count, base::DType dtype, ReduceOp op) = 0;
-  /// Reads `input` (count elements), writes chunk r = chunk_of(count, rank, P) to `output`; `output` may lie inside `input`.
+  /// Reads `input` (count elements), writes chunk r = chunk_of(count, rank, P) to `output`; `output` may be the own chunk
+  /// of `input`; otherwise the two must not overlap. Reduces: not kByte.
   [[nodiscard]] virtual Work reduce_scatter(const std::byte* input, std::size_t count, std::byte* output, base::DType dtype,
                                             ReduceOp op) = 0;
   /// Chunk r = chunk_of(count, rank, P) of `data` goes to every rank; in place.

@@ -12,6 +12,13 @@
 
 namespace maypole::comm {
 
+namespace {
+
+// A long answer must not keep data lanes and heartbeats waiting.
+constexpr int kChunksPerPoll = 16;
+
+}  // namespace
+
 void ControlChannel::send(FrameHeader header, std::span<const std::byte> payload, std::shared_ptr<base::Fd> descriptor) {
   header.bytes = static_cast<std::uint32_t>(payload.size());
   Queued queued{std::vector<std::byte>(sizeof(header) + payload.size()), std::move(descriptor)};
@@ -63,7 +70,7 @@ absl::StatusOr<bool> ControlChannel::pump() {
 
 absl::StatusOr<bool> ControlChannel::poll(const Handler& handler) {
   bool progressed = false;
-  while (true) {
+  for (int turn = 0; turn < kChunksPerPoll; ++turn) {
     std::array<std::byte, 65536> chunk;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by recvmsg
     iovec part{chunk.data(), chunk.size()};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(8 * sizeof(int))> control{};
@@ -86,6 +93,10 @@ absl::StatusOr<bool> ControlChannel::poll(const Handler& handler) {
       return base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", peer_);
     }
     progressed = true;
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+      return base::error(absl::StatusCode::kResourceExhausted,
+                         "a descriptor of {} did not fit into this process's limit on open files: raise `ulimit -n`", peer_);
+    }
     for (cmsghdr* extra = CMSG_FIRSTHDR(&message); extra != nullptr; extra = CMSG_NXTHDR(&message, extra)) {
       if (extra->cmsg_level == SOL_SOCKET && extra->cmsg_type == SCM_RIGHTS) {
         const std::size_t count = (extra->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -119,6 +130,7 @@ absl::StatusOr<bool> ControlChannel::poll(const Handler& handler) {
     }
     received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(used));
   }
+  return progressed;
 }
 
 }  // namespace maypole::comm

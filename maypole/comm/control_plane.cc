@@ -46,7 +46,8 @@ void ControlPlane::set_neighbours(ControlChannel* next, ControlChannel* previous
 
 absl::Status ControlPlane::tick(base::TimePoint now) {
   // A thread that was itself stopped (SIGSTOP, a suspended laptop) has heard nothing and must not blame its neighbours for it.
-  if (now - last_tick_ > settings_.silence / 2) {
+  last_gap_ = now - last_tick_ > settings_.silence / 2 ? now - last_tick_ : base::Nanoseconds{0};
+  if (last_gap_.count() > 0) {
     heard_next_ = heard_previous_ = now;
   }
   last_tick_ = now;
@@ -54,8 +55,8 @@ absl::Status ControlPlane::tick(base::TimePoint now) {
     return absl::OkStatus();
   }
   next_heartbeat_ = now + settings_.silence / 8;
-  next_->send(header(FrameKind::kHeartbeat), {});
-  previous_->send(header(FrameKind::kHeartbeat), {});
+  send(next_, header(FrameKind::kHeartbeat), {});
+  send(previous_, header(FrameKind::kHeartbeat), {});
   const std::size_t next = (settings_.rank + 1) % settings_.num_ranks;
   const std::size_t previous = (settings_.rank + settings_.num_ranks - 1) % settings_.num_ranks;
   for (const auto& [peer, heard] : {std::pair{next, heard_next_}, std::pair{previous, heard_previous_}}) {
@@ -77,7 +78,10 @@ absl::Status ControlPlane::on_message(bool from_next, ControlChannel::Message me
     case FrameKind::kHeartbeat:
       return absl::OkStatus();
     case FrameKind::kAbort:
-      (from_next ? previous_ : next_)->send(h, message.payload);
+      if (!aborted_) {
+        aborted_ = true;
+        send(from_next ? previous_ : next_, h, message.payload);
+      }
       return status_of(h.chunk, message.payload);
     case FrameKind::kGoodbye: {
       OperationCounts counts;
@@ -117,17 +121,20 @@ absl::Status ControlPlane::on_message(bool from_next, ControlChannel::Message me
 }
 
 void ControlPlane::send_abort(const absl::Status& reason) {
+  if (std::exchange(aborted_, true)) {
+    return;
+  }
   FrameHeader h = header(FrameKind::kAbort);
   h.chunk = static_cast<std::uint32_t>(reason.code());
   const std::string text = base::message(reason).substr(0, 4096);
-  next_->send(h, bytes_of_text(text));
-  previous_->send(h, bytes_of_text(text));
+  send(next_, h, bytes_of_text(text));
+  send(previous_, h, bytes_of_text(text));
 }
 
 void ControlPlane::say_goodbye(const OperationCounts& counts) {
   FrameHeader h = header(FrameKind::kGoodbye);
   h.chunk = static_cast<std::uint32_t>(settings_.rank);
-  next_->send(h, bytes_of(counts));
+  send(next_, h, bytes_of(counts));
 }
 
 absl::Status ControlPlane::check_departed(const OperationCounts& counts, const std::array<bool, 3>& pending) const {
@@ -155,12 +162,17 @@ std::string ControlPlane::not_departed() const {
 }
 
 void ControlPlane::ask(std::size_t peer, std::uint64_t key, OnAnswer on_answer) {
+  if (next_ == nullptr) {
+    on_answer(base::error(absl::StatusCode::kFailedPrecondition, "{} cannot be asked: {} has ended and is gone", name(peer),
+                          name((settings_.rank + 1) % settings_.num_ranks)));
+    return;
+  }
   FrameHeader h = header(FrameKind::kRequest);
   h.chunk = static_cast<std::uint32_t>(peer);
   h.segment = static_cast<std::uint32_t>(settings_.rank);
   h.sequence = next_question_++;
   questions_[h.sequence] = {std::move(on_answer), {}};
-  next_->send(h, bytes_of(key));
+  send(next_, h, bytes_of(key));
 }
 
 void ControlPlane::answer_request(const ControlChannel::Message& message) {
@@ -176,14 +188,14 @@ void ControlPlane::answer_request(const ControlChannel::Message& message) {
   if (!answer.ok()) {
     h.segment = kLastPiece | static_cast<std::uint32_t>(answer.status().code());
     const std::string text = base::message(answer.status());
-    next_->send(h, bytes_of_text(text));
+    send(next_, h, bytes_of_text(text));
     return;
   }
   std::size_t sent = 0;
   do {
     const std::size_t piece = std::min(kAnswerPiece, answer->size() - sent);
     h.segment = sent + piece == answer->size() ? kLastPiece : 0;
-    next_->send(h, std::span<const std::byte>(*answer).subspan(sent, piece));
+    send(next_, h, std::span<const std::byte>(*answer).subspan(sent, piece));
     sent += piece;
   } while (sent < answer->size());
 }
@@ -207,6 +219,13 @@ void ControlPlane::take_answer(const ControlChannel::Message& message) {
     }
     on_answer(std::move(answer));
   }
+}
+
+void ControlPlane::lose_channel(bool to_next) {
+  (to_next ? next_ : previous_) = nullptr;
+  const std::size_t step = to_next ? 1 : settings_.num_ranks - 1;
+  fail_questions(base::error(absl::StatusCode::kFailedPrecondition, "no answer can come: {} has ended and is gone",
+                             name((settings_.rank + step) % settings_.num_ranks)));
 }
 
 void ControlPlane::fail_questions(const absl::Status& reason) {

@@ -63,6 +63,10 @@ class ControlPlane {
   using OnAnswer = std::function<void(absl::StatusOr<std::vector<std::byte>>)>;
   void ask(std::size_t peer, std::uint64_t key, OnAnswer on_answer);
   void fail_questions(const absl::Status& reason);
+  /// The channel to a neighbour that had said goodbye is gone; nothing travels over it any more.
+  void lose_channel(bool to_next);
+  /// Time by which this process stood still just before the last tick (SIGSTOP, suspension); zero when it did not.
+  [[nodiscard]] base::Nanoseconds last_gap() const { return last_gap_; }
 
   [[nodiscard]] const std::string& name(std::size_t rank) const { return settings_.names[rank]; }
 
@@ -72,17 +76,24 @@ class ControlPlane {
     std::vector<std::byte> answer;
   };
   [[nodiscard]] FrameHeader header(FrameKind kind) const;
-  void forward(const ControlChannel::Message& message) { next_->send(message.header, message.payload); }
+  void send(ControlChannel* channel, const FrameHeader& header, std::span<const std::byte> payload) {
+    if (channel != nullptr) {
+      channel->send(header, payload);
+    }
+  }
+  void forward(const ControlChannel::Message& message) { send(next_, message.header, message.payload); }
   void answer_request(const ControlChannel::Message& message);
   void take_answer(const ControlChannel::Message& message);
 
   Settings settings_;
-  ControlChannel* next_ = nullptr;
+  ControlChannel* next_ = nullptr;  // null: gone
   ControlChannel* previous_ = nullptr;
   base::TimePoint heard_next_{};
   base::TimePoint heard_previous_{};
   base::TimePoint next_heartbeat_{};
   base::TimePoint last_tick_{};
+  base::Nanoseconds last_gap_{0};
+  bool aborted_ = false;  // a reason has been sent or passed on: further ones are not
   std::map<std::size_t, OperationCounts> departed_;
   Provider provider_;
   std::map<std::uint64_t, Question> questions_;

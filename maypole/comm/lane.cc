@@ -15,7 +15,7 @@ constexpr std::size_t kSetAsideLimit = std::size_t{256} << 20;
 
 }  // namespace
 
-absl::Status LaneState::start(std::unique_ptr<Collective> collective, int priority, base::TimePoint now) {
+absl::Status LaneState::start(std::unique_ptr<Collective> collective, std::int64_t priority, base::TimePoint now) {
   const std::uint64_t sequence = collective->header().sequence;
   Collective& started = *collective;
   if (operations_.contains(sequence)) {
@@ -27,7 +27,7 @@ absl::Status LaneState::start(std::unique_ptr<Collective> collective, int priori
   if (waiting != set_aside_.end()) {
     for (; !waiting->second.empty(); waiting->second.pop_front()) {
       const SetAside frame = waiting->second.front();
-      MAYPOLE_ASSIGN_OR_RETURN(const bool accepted, accept_from(frame.header, -1));
+      MAYPOLE_ASSIGN_OR_RETURN(const bool accepted, accept_from(frame.header, -1, previous_));
       MAYPOLE_CHECK(accepted);
       MAYPOLE_RETURN_IF_ERROR(started.deliver(frame.header, frame.buffer));
       context_.pool->release(frame.buffer);
@@ -48,6 +48,9 @@ Collective* LaneState::sender() {
     if (collective->has_outgoing()) {
       return collective;
     }
+    if (lane_ == Lane::kUser && !collective->all_sent()) {
+      return nullptr;
+    }
   }
   return nullptr;
 }
@@ -56,6 +59,9 @@ Collective* LaneState::exchanger(std::size_t link) {
   for (const auto& [order, collective] : by_priority_) {
     if (collective->has_exchange(link)) {
       return collective;
+    }
+    if (!collective->all_sent()) {
+      return nullptr;
     }
   }
   return nullptr;
@@ -108,16 +114,22 @@ std::pair<base::TimePoint, std::string> LaneState::oldest() const {
   return result;
 }
 
-absl::StatusOr<bool> LaneState::accept_from(const FrameHeader& header, int link) {
+void LaneState::forgive(base::Nanoseconds gap) {
+  for (auto& [sequence, entry] : operations_) {
+    entry.started += gap;
+  }
+}
+
+absl::StatusOr<bool> LaneState::accept_from(const FrameHeader& header, int link, const std::string& peer) {
   if (header.epoch != context_.epoch) {
-    return base::error(absl::StatusCode::kFailedPrecondition, "{} sent a frame of epoch {}; this ring is epoch {}", previous_, header.epoch,
+    return base::error(absl::StatusCode::kFailedPrecondition, "{} sent a frame of epoch {}; this ring is epoch {}", peer, header.epoch,
                        context_.epoch);
   }
   Collective* collective = find(header.sequence);
   if (collective == nullptr) {
     if (header.bytes > context_.pool->segment_bytes()) {
-      return base::error(absl::StatusCode::kFailedPrecondition, "{} sent a segment of {} bytes; at most {} are allowed", previous_,
-                         header.bytes, context_.pool->segment_bytes());
+      return base::error(absl::StatusCode::kFailedPrecondition, "{} sent a segment of {} bytes; at most {} are allowed", peer, header.bytes,
+                         context_.pool->segment_bytes());
     }
     return lane_ == Lane::kReduceScatter && set_aside_bytes_ + header.bytes <= kSetAsideLimit;
   }
@@ -157,7 +169,7 @@ absl::Status LaneState::deliver(const FrameHeader& header, const std::byte* payl
     return absl::OkStatus();
   }
   if (buffer != nullptr) {  // it was started while the payload was arriving
-    MAYPOLE_RETURN_IF_ERROR(accept_from(header, -1).status());
+    MAYPOLE_RETURN_IF_ERROR(accept_from(header, -1, previous_).status());
     const absl::Status status = collective->deliver(header, buffer);
     context_.pool->release(buffer);
     return status;

@@ -16,7 +16,8 @@ namespace maypole::comm {
 /// The collectives in motion on one lane, and the sink of the frames that the previous rank sends on it. Progress thread only.
 ///
 /// A frame may come before this rank has started its operation. On the reduce-scatter lane it is set aside (the peer's gradient was
-/// ready first), so that no frame behind it waits; on the other lanes it, and with it the lane, waits at the sender.
+/// ready first), so that no frame behind it waits; on the other lanes it, and with it the lane, waits at the sender. On the user lane
+/// an operation therefore sends nothing before all earlier ones have sent everything: whoever waits for one of those must get it.
 class LaneState : public FrameSink {
  public:
   LaneState(Lane lane, const CollectiveContext& context, std::string previous)
@@ -26,7 +27,7 @@ class LaneState : public FrameSink {
   LaneState& operator=(const LaneState&) = delete;
 
   /// Takes an operation; frames set aside for it are delivered. `rank` orders sends: lowest first, then by sequence.
-  [[nodiscard]] absl::Status start(std::unique_ptr<Collective> collective, int priority, base::TimePoint now);
+  [[nodiscard]] absl::Status start(std::unique_ptr<Collective> collective, std::int64_t priority, base::TimePoint now);
   [[nodiscard]] Collective* find(std::uint64_t sequence);
   /// The operation that sends next to the next rank, or null.
   [[nodiscard]] Collective* sender();
@@ -41,17 +42,19 @@ class LaneState : public FrameSink {
   /// Start time of the oldest operation, and what it is.
   [[nodiscard]] std::pair<base::TimePoint, std::string> oldest() const;
 
-  [[nodiscard]] absl::StatusOr<bool> accept(const FrameHeader& header) override { return accept_from(header, -1); }
+  [[nodiscard]] absl::StatusOr<bool> accept(const FrameHeader& header) override { return accept_from(header, -1, previous_); }
   [[nodiscard]] std::byte* destination(const FrameHeader& header) override;
   [[nodiscard]] absl::Status deliver(const FrameHeader& header, const std::byte* payload) override;
   [[nodiscard]] std::uint64_t received_bytes() const { return received_bytes_; }
-  /// As accept(), for a frame that came over exchange link `link`.
-  [[nodiscard]] absl::StatusOr<bool> accept_from(const FrameHeader& header, int link);
+  /// As accept(), for a frame that `peer` sent over exchange link `link`.
+  [[nodiscard]] absl::StatusOr<bool> accept_from(const FrameHeader& header, int link, const std::string& peer);
+  /// This process stood still for `gap`: its operations are not older for it.
+  void forgive(base::Nanoseconds gap);
 
  private:
   struct Entry {
     std::unique_ptr<Collective> collective;
-    int priority;
+    std::int64_t priority;
     base::TimePoint started;
   };
   struct SetAside {
@@ -63,9 +66,9 @@ class LaneState : public FrameSink {
   Lane lane_;
   const CollectiveContext& context_;
   std::string previous_;
-  std::map<std::uint64_t, Entry> operations_;                         // by sequence or tag
-  std::map<std::pair<int, std::uint64_t>, Collective*> by_priority_;  // the same, in sending order
-  std::map<std::uint64_t, std::deque<SetAside>> set_aside_;           // frames of operations not yet started here
+  std::map<std::uint64_t, Entry> operations_;                                  // by sequence or tag
+  std::map<std::pair<std::int64_t, std::uint64_t>, Collective*> by_priority_;  // the same, in sending order
+  std::map<std::uint64_t, std::deque<SetAside>> set_aside_;                    // frames of operations not yet started here
   std::size_t set_aside_bytes_ = 0;
   std::uint64_t received_bytes_ = 0;
   std::byte* set_aside_buffer_ = nullptr;  // a socket is filling it

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Progress>> Progress::start(int rank, Connections 
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   progress->life_->progress = progress.get();
-  progress->thread_ = std::jthread([p = progress.get()](const std::stop_token& stop) { p->run(stop); });
+  progress->thread_ = std::jthread([p = progress.get()] { p->run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return progress;
 }
@@ -59,8 +59,7 @@ Progress::~Progress() {
     const base::MutexLock lock(life_->mutex);
     life_->progress = nullptr;
   }
-  thread_.request_stop();
-  post([] {});
+  post([this] { stopping_ = true; });  // after all that was posted before: an abort still reaches the peers
   if (thread_.joinable()) {
     thread_.join();
   }
@@ -109,6 +108,7 @@ absl::Status Progress::open(Connections connections) {
     context_.next_shares_memory = ports_[0].shm != nullptr;
     if (!ring.edge_bandwidth.empty()) {
       pacer_ = Pacer(ring.edge_bandwidth[rank_]);
+      paced_ring_ = std::ranges::any_of(ring.edge_bandwidth, [](base::Bandwidth edge) { return edge.limited(); });
     }
     const Port& next = ports_[0];
     description_ = next.shm != nullptr ? fmt::format("to {} through shared memory", next.name)
@@ -128,7 +128,7 @@ absl::Status Progress::open(Connections connections) {
   }
   for (Port& port : ports_) {
     if (port.exchange_number >= 0) {
-      port.exchange_sink = std::make_unique<ExchangeSink>(*lanes_[index(Lane::kUser)], port.exchange_number);
+      port.exchange_sink = std::make_unique<ExchangeSink>(*lanes_[index(Lane::kUser)], port.exchange_number, port.name);
     }
   }
   return absl::OkStatus();
@@ -249,6 +249,7 @@ void Progress::close_after_fork() {
   }
   epoll_.reset();
   event_.reset();
+  regions_.make_private();
   if (thread_.joinable()) {
     thread_.detach();  // it does not exist in the child
   }
@@ -266,7 +267,7 @@ bool Progress::run_posted() {
   return !posted.empty();
 }
 
-void Progress::start_on_loop(Lane lane, std::unique_ptr<Collective> collective, int priority) {
+void Progress::start_on_loop(Lane lane, std::unique_ptr<Collective> collective, std::int64_t priority) {
   if (failed_) {
     collective->work().finish(status());
     return;
@@ -279,6 +280,9 @@ void Progress::start_on_loop(Lane lane, std::unique_ptr<Collective> collective, 
   }
   if (!started.ok()) {
     fail_on_loop(started, true);
+    if (!work.done()) {  // it did not get as far as the lane
+      work.finish(started);
+    }
   }
 }
 
@@ -331,9 +335,9 @@ void Progress::fail_on_loop(const absl::Status& reason, bool tell_peers) {
   control_->fail_questions(reason);
 }
 
-void Progress::run(const std::stop_token& stop) {
+void Progress::run() {
   pthread_setname_np(pthread_self(), "maypole-comm");
-  while (!stop.stop_requested()) {
+  while (!stopping_) {
     const base::TimePoint now = Clock::now();
     const bool progressed = turn(now);
     if (progressed) {
@@ -371,6 +375,9 @@ bool Progress::moved(Port& port, Lane lane, const absl::StatusOr<bool>& result, 
     fail_on_loop(result.status(), true);
   } else if (!failed_ && !departed_ && !control_->departed(static_cast<std::size_t>(port.link.peer)) && !suspect_) {
     suspect_ = Suspect{result.status(), now + kVerdictDelay};
+  }
+  if (lane == Lane::kControl && (port.is_next || port.is_previous)) {
+    control_->lose_channel(port.is_next);
   }
   return false;
 }
@@ -560,6 +567,11 @@ void Progress::check_time(base::TimePoint now) {
   }
   const bool due = now >= control_->next_tick();
   const absl::Status alive = control_->tick(now);
+  if (control_->last_gap().count() > 0) {
+    for (const auto& lane : lanes_) {
+      lane->forgive(control_->last_gap());
+    }
+  }
   if (!alive.ok()) {
     fail_on_loop(alive, true);
     return;
@@ -635,6 +647,18 @@ void Progress::update_interest(std::size_t port_index) {
   }
 }
 
+int Progress::wait_for_events(epoll_event* events, int capacity, base::Nanoseconds timeout) {
+  const timespec limit{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
+  int n = ::epoll_pwait2(epoll_.get(), events, capacity, &limit, nullptr);
+  if (n < 0 && errno == ENOSYS) {  // before Linux 5.11: milliseconds, rounded up
+    n = ::epoll_wait(epoll_.get(), events, capacity, static_cast<int>((timeout.count() + 999'999) / 1'000'000));
+  }
+  if (n < 0 && errno != EINTR) {
+    fail_on_loop(base::errno_error(errno, "cannot wait for sockets"), true);
+  }
+  return n;
+}
+
 void Progress::wait(base::TimePoint now, bool progressed) {
   base::Nanoseconds timeout{0};
   const bool blocks = !progressed && !looks_again(now);
@@ -669,8 +693,7 @@ void Progress::wait(base::TimePoint now, bool progressed) {
     update_interest(p);
   }
   std::array<epoll_event, 64> events;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the kernel
-  const timespec limit{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
-  const int n = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &limit, nullptr);
+  const int n = wait_for_events(events.data(), static_cast<int>(events.size()), timeout);
   if (blocks) {
     sleeping_.store(false);
     for (Port& port : ports_) {

@@ -17,6 +17,7 @@
 #include "maypole/comm/socket_transport.h"
 
 #include <absl/status/statusor.h>
+#include <sys/epoll.h>
 
 #include <array>
 #include <atomic>
@@ -53,13 +54,14 @@ class Progress {
   [[nodiscard]] TrafficCounters traffic() const {
     return {sent_bytes_.load(std::memory_order_relaxed), received_bytes_.load(std::memory_order_relaxed)};
   }
-  [[nodiscard]] bool paced() const { return pacer_.limited(); }
+  /// Whether any edge of the ring is paced: the same answer on all ranks.
+  [[nodiscard]] bool paced() const { return paced_ring_; }
   [[nodiscard]] double paced_seconds_per_byte() const { return pacer_.seconds_per_byte(); }
   [[nodiscard]] bool has_exchange_links() const { return ports_.size() > 2; }
   [[nodiscard]] const std::string& description() const { return description_; }
 
   // --- on the progress thread (inside a posted function) ---
-  void start_on_loop(Lane lane, std::unique_ptr<Collective> collective, int priority);
+  void start_on_loop(Lane lane, std::unique_ptr<Collective> collective, std::int64_t priority);
   [[nodiscard]] LaneState& lane_on_loop(Lane lane) { return *lanes_[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] ControlPlane& control_on_loop() { return *control_; }
   /// Ends everything with `reason`; tells the peers unless they told us.
@@ -94,14 +96,15 @@ class Progress {
   /// Frames of one exchange link go to the user lane with the link's number.
   class ExchangeSink : public FrameSink {
    public:
-    ExchangeSink(LaneState& lane, int link) : lane_(lane), link_(link) {}
-    absl::StatusOr<bool> accept(const FrameHeader& header) override { return lane_.accept_from(header, link_); }
+    ExchangeSink(LaneState& lane, int link, std::string peer) : lane_(lane), link_(link), peer_(std::move(peer)) {}
+    absl::StatusOr<bool> accept(const FrameHeader& header) override { return lane_.accept_from(header, link_, peer_); }
     std::byte* destination(const FrameHeader& header) override { return lane_.destination(header); }
     absl::Status deliver(const FrameHeader& header, const std::byte* payload) override { return lane_.deliver(header, payload); }
 
    private:
     LaneState& lane_;
     int link_;
+    std::string peer_;
   };
   /// Regions may outlive the communicator; they reach it through this. Shared: by every region and by the communicator.
   struct Life {
@@ -123,7 +126,8 @@ class Progress {
   absl::Status add_port(Link link, std::string name);
   void share_region_on_loop(std::uint32_t id, const std::shared_ptr<base::Fd>& descriptor);
   void forget_region(std::uint32_t id);
-  void run(const std::stop_token& stop);
+  void run();
+  int wait_for_events(epoll_event* events, int capacity, base::Nanoseconds timeout);
   bool turn(base::TimePoint now);
   bool run_posted();
   bool receive(Port& port);
@@ -158,6 +162,8 @@ class Progress {
   OperationCounts counts_;
   std::vector<std::function<bool()>> watchers_;
   std::optional<Suspect> suspect_;
+  bool paced_ring_ = false;
+  bool stopping_ = false;
   bool failed_ = false;
   bool departed_ = false;
   base::TimePoint last_move_{};
@@ -173,7 +179,7 @@ class Progress {
   mutable base::Mutex mutex_;
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::jthread thread_;  // last: stopped and joined before anything that it uses goes
+  std::jthread thread_;  // last: joined before anything that it uses goes
 };
 
 }  // namespace maypole::comm

@@ -10,19 +10,19 @@
 namespace maypole::comm {
 
 RingAllGather::RingAllGather(const CollectiveContext& context, FrameHeader header, Work work, std::byte* data, ChunkMap map,
-                             base::DType dtype, base::DType wire, int priority)
+                             base::DType dtype, base::DType wire)
     : Collective(context, header, std::move(work)),
       data_(data),
       map_(map),
       dtype_(dtype),
       wire_(wire),
-      priority_(priority),
       received_(context.position.num_ranks, 0) {
   const RingPosition& at = context_.position;
   num_own_ = static_cast<std::uint32_t>(map_.num_segments(at.rank));
   for (std::size_t chunk = 0; chunk < at.num_ranks; ++chunk) {
     if (chunk != at.rank) {
       left_to_receive_ += map_.num_segments(chunk);
+      left_to_forward_ += chunk == at.next() ? 0 : map_.num_segments(chunk);
     }
   }
 }
@@ -99,6 +99,7 @@ absl::Status RingAllGather::deliver(const FrameHeader& header, const std::byte* 
     std::memcpy(place, payload, header.bytes);
   }
   if (pass_on) {
+    --left_to_forward_;
     forwards_.push_back({header.chunk, header.segment, buffer});
   } else if (buffer != nullptr) {
     context_.pool->release(buffer);
@@ -112,8 +113,6 @@ void RingAllGather::on_sent(std::byte* buffer) {
     context_.pool->release(buffer);
   }
 }
-
-bool RingAllGather::complete() const { return left_to_receive_ == 0 && in_flight_ == 0 && next_own_ == num_own_ && forwards_.empty(); }
 
 std::string RingAllGather::describe() const {
   return fmt::format("all-gather {} of {} {} elements ({} segments still to come, {} of {} own segments sent, {} supplied)",

@@ -47,23 +47,23 @@ class RingCommunicator : public Communicator {
   }
 
   Work reduce_scatter_group(const ReduceScatterOp& op) override {
-    const FrameHeader header = next(Lane::kReduceScatter, FrameKind::kReduceScatter,
-                                    fingerprint(op.range, op.dtype, op.wire, static_cast<std::uint32_t>(UserKind::kGroup)));
-    return start(Lane::kReduceScatter, 0, [=, this](const Work& work) {
+    if (op.dtype == DType::kByte) {
+      return refuse_bytes();
+    }
+    const FrameHeader header =
+        tagged(FrameKind::kReduceScatter, op.tag, fingerprint(op.range, op.dtype, op.wire, static_cast<std::uint32_t>(UserKind::kGroup)));
+    const auto order = static_cast<std::int64_t>(reduce_order_.fetch_add(1));
+    return start(Lane::kReduceScatter, order, [=, this](const Work& work) {
       return std::make_unique<RingReduceScatter>(context(), header, work, RingReduceScatter::Buffers{op.data, op.data},
                                                  group_map(op.range, op.dtype), op.dtype, op.wire, op.op);
     });
   }
 
   Work open_all_gather(const AllGatherOp& op) override {
-    FrameHeader header;
-    header.kind = FrameKind::kAllGather;
-    header.epoch = context().epoch;
-    header.sequence = op.tag;
-    header.check = fingerprint(op.range, op.dtype, op.wire, static_cast<std::uint32_t>(UserKind::kGroup));
+    const FrameHeader header =
+        tagged(FrameKind::kAllGather, op.tag, fingerprint(op.range, op.dtype, op.wire, static_cast<std::uint32_t>(UserKind::kGroup)));
     return start(Lane::kAllGather, op.priority, [=, this](const Work& work) {
-      return std::make_unique<RingAllGather>(context(), header, work, op.data, group_map(op.range, op.dtype), op.dtype, op.wire,
-                                             op.priority);
+      return std::make_unique<RingAllGather>(context(), header, work, op.data, group_map(op.range, op.dtype), op.dtype, op.wire);
     });
   }
 
@@ -80,10 +80,13 @@ class RingCommunicator : public Communicator {
   }
 
   Work all_reduce(std::byte* data, std::size_t count, DType dtype, ReduceOp op) override {
+    if (dtype == DType::kByte) {
+      return refuse_bytes();
+    }
     const std::size_t bytes = count * size_of(dtype);
     const auto kind = op == ReduceOp::kAverage ? UserKind::kAllReduceAverage : UserKind::kAllReduceSum;
     if (use_exchange(bytes, 2)) {
-      return exchange(kind, count, dtype, {data, bytes}, sum_into(count, dtype), [=, this](const std::byte* vector) {
+      return exchange(kind, 0, count, dtype, {data, bytes}, sum_into(count, dtype), [=, this](const std::byte* vector) {
         std::memcpy(data, vector, bytes);
         if (op == ReduceOp::kAverage) {
           context().kernels->scale(dtype, data, count, 1.0 / num_ranks_);
@@ -99,13 +102,16 @@ class RingCommunicator : public Communicator {
   Work reduce_scatter(const std::byte* input, std::size_t count, std::byte* output, DType dtype, ReduceOp op) override {
     const std::size_t bytes = count * size_of(dtype);
     const model::Interval own = model::chunk_of(count, context().position.rank, context().position.num_ranks);
+    if (dtype == DType::kByte) {
+      return refuse_bytes();
+    }
     const auto kind = op == ReduceOp::kAverage ? UserKind::kReduceScatterAverage : UserKind::kReduceScatterSum;
     if (num_ranks_ == 1) {
       std::memmove(output, input, bytes);
       return Work::finished(absl::OkStatus());
     }
     if (use_exchange(bytes, 1)) {
-      return exchange(kind, count, dtype, {input, bytes}, sum_into(count, dtype), [=, this](const std::byte* vector) {
+      return exchange(kind, 0, count, dtype, {input, bytes}, sum_into(count, dtype), [=, this](const std::byte* vector) {
         std::memcpy(output, vector + own.begin * size_of(dtype), own.size() * size_of(dtype));
         if (op == ReduceOp::kAverage) {
           context().kernels->scale(dtype, output, own.size(), 1.0 / num_ranks_);
@@ -124,11 +130,11 @@ class RingCommunicator : public Communicator {
     const std::size_t bytes = count * size_of(dtype);
     if (use_exchange(bytes, 1)) {
       const model::Interval own = model::chunk_of(count, context().position.rank, context().position.num_ranks);
-      return gather_by_exchange(UserKind::kAllGather, count, dtype, data, own.begin * size_of(dtype), own.size() * size_of(dtype));
+      return gather_by_exchange(UserKind::kAllGather, 0, count, dtype, data, own.begin * size_of(dtype), own.size() * size_of(dtype));
     }
     const FrameHeader header = next_user(UserKind::kAllGather, count, dtype);
     return start(Lane::kUser, 0, [=, this](const Work& work) {
-      auto gather = std::make_unique<RingAllGather>(context(), header, work, data, buffer_map(count, dtype), dtype, dtype, 0);
+      auto gather = std::make_unique<RingAllGather>(context(), header, work, data, buffer_map(count, dtype), dtype, dtype);
       gather->supply_all();
       return gather;
     });
@@ -140,13 +146,12 @@ class RingCommunicator : public Communicator {
           base::error(absl::StatusCode::kInvalidArgument, "broadcast from rank {}: there are ranks 0 to {}", root, num_ranks_ - 1));
     }
     if (use_exchange(bytes, 1)) {
-      return gather_by_exchange(UserKind::kBroadcast, bytes + static_cast<std::size_t>(root) * kMaxFrameBytes, DType::kByte, data, 0,
-                                rank_ == root ? bytes : 0, bytes);
+      return gather_by_exchange(UserKind::kBroadcast, root, bytes, DType::kByte, data, 0, rank_ == root ? bytes : 0);
     }
-    const FrameHeader header = next_user(UserKind::kBroadcast, bytes + static_cast<std::size_t>(root) * kMaxFrameBytes, DType::kByte);
+    const FrameHeader header = next_user(UserKind::kBroadcast, bytes, DType::kByte, root);
     return start(Lane::kUser, 0, [=, this](const Work& work) {
       const auto map = ChunkMap::rooted(bytes, static_cast<std::size_t>(root), context().position.num_ranks, segment_bytes_for(bytes, 1));
-      auto gather = std::make_unique<RingAllGather>(context(), header, work, data, map, DType::kByte, DType::kByte, 0);
+      auto gather = std::make_unique<RingAllGather>(context(), header, work, data, map, DType::kByte, DType::kByte);
       gather->supply_all();
       return gather;
     });
@@ -247,19 +252,19 @@ class RingCommunicator : public Communicator {
     }
     constexpr int kRounds = 5;
     const double steps = 2.0 * (num_ranks_ - 1);
-    std::array<float, 2> cost{1, 1};
-    std::vector<std::byte> probe(kProbeBytes);
+    std::array<float, 2>& cost = probe_cost_;
+    probe_.resize(kProbeBytes);
     measuring_ = true;  // by ring, not by exchange
     for (int i = 0; i < kRounds; ++i) {
       const auto begin = Clock::now();
-      MAYPOLE_RETURN_IF_ERROR(all_reduce(probe.data(), 1, DType::kFloat32, ReduceOp::kSum).wait_for(limit));
+      MAYPOLE_RETURN_IF_ERROR(all_reduce(probe_.data(), 1, DType::kFloat32, ReduceOp::kSum).wait_for(limit));
       cost[0] = std::min(cost[0], static_cast<float>(base::to_seconds(Clock::now() - begin) / steps));
     }
-    const std::size_t count = probe.size() / sizeof(float);
+    const std::size_t count = probe_.size() / sizeof(float);
     for (int i = 0; i < 2; ++i) {
       const auto begin = Clock::now();
-      MAYPOLE_RETURN_IF_ERROR(all_gather(probe.data(), count, DType::kFloat32).wait_for(limit));
-      const double sent = static_cast<double>(probe.size()) * (num_ranks_ - 1) / num_ranks_;
+      MAYPOLE_RETURN_IF_ERROR(all_gather(probe_.data(), count, DType::kFloat32).wait_for(limit));
+      const double sent = static_cast<double>(probe_.size()) * (num_ranks_ - 1) / num_ranks_;
       cost[1] =
           std::min(cost[1], static_cast<float>(std::max(
                                 1e-12, (base::to_seconds(Clock::now() - begin) - cost[0] * static_cast<float>(num_ranks_ - 1)) / sent)));
@@ -280,22 +285,26 @@ class RingCommunicator : public Communicator {
   }
   [[nodiscard]] ChunkMap buffer_map(std::size_t count, DType dtype) const { return group_map(model::whole_buffer(count), dtype); }
 
-  FrameHeader next(Lane lane, FrameKind kind, std::uint32_t check) {
+  [[nodiscard]] FrameHeader tagged(FrameKind kind, std::uint64_t sequence, std::uint32_t check) const {
     FrameHeader header;
     header.kind = kind;
     header.epoch = context().epoch;
-    header.sequence = sequence_[static_cast<std::size_t>(lane)].fetch_add(1);
+    header.sequence = sequence;
     header.check = check;
     return header;
   }
-  FrameHeader next_user(UserKind kind, std::size_t count, DType dtype) {
-    return next(Lane::kUser, FrameKind::kAllGather,
-                fingerprint(model::whole_buffer(count), dtype, dtype, static_cast<std::uint32_t>(kind)));
+  /// The next operation of the user lane; `root` only of a broadcast.
+  FrameHeader next_user(UserKind kind, std::size_t count, DType dtype, int root = 0) {
+    const std::uint32_t what = static_cast<std::uint32_t>(kind) + 16U * static_cast<std::uint32_t>(root);
+    return tagged(FrameKind::kAllGather, user_sequence_.fetch_add(1), fingerprint(model::whole_buffer(count), dtype, dtype, what));
+  }
+  static Work refuse_bytes() {
+    return Work::finished(absl::InvalidArgumentError("bytes can be gathered and broadcast, but not summed: pass a floating-point type"));
   }
 
   /// Starts what `make` makes on the progress thread. In a world of one there is nothing to do.
   template <typename Make>
-  Work start(Lane lane, int priority, Make make) {
+  Work start(Lane lane, std::int64_t priority, Make make) {
     if (num_ranks_ == 1) {
       return Work::finished(absl::OkStatus());
     }
@@ -314,9 +323,9 @@ class RingCommunicator : public Communicator {
                               halves * static_cast<double>(p - 1) / static_cast<double>(p));
   }
 
-  Work exchange(UserKind kind, std::size_t count, DType dtype, std::span<const std::byte> vector,
+  Work exchange(UserKind kind, int root, std::size_t count, DType dtype, std::span<const std::byte> vector,
                 std::function<void(std::byte*, const std::byte*)> merge, std::function<void(const std::byte*)> finish) {
-    const FrameHeader header = next_user(kind, count, dtype);
+    const FrameHeader header = next_user(kind, count, dtype, root);
     return start(Lane::kUser, 0, [=, this](const Work& work) {
       return std::make_unique<ExchangeAllReduce>(context(), header, work, vector, ExchangeAllReduce::Operation{merge, finish});
     });
@@ -327,9 +336,9 @@ class RingCommunicator : public Communicator {
   }
 
   /// All-gather and broadcast as an OR of vectors that are zero outside the own part.
-  Work gather_by_exchange(UserKind kind, std::size_t count, DType dtype, std::byte* data, std::size_t own_begin, std::size_t own_bytes,
-                          std::size_t total_bytes = 0) {
-    const std::size_t total = total_bytes != 0 || kind == UserKind::kBroadcast ? total_bytes : count * size_of(dtype);
+  Work gather_by_exchange(UserKind kind, int root, std::size_t count, DType dtype, std::byte* data, std::size_t own_begin,
+                          std::size_t own_bytes) {
+    const std::size_t total = count * size_of(dtype);
     auto vector = std::make_shared<std::vector<std::byte>>(total);
     if (own_bytes > 0) {
       std::memcpy(vector->data() + own_begin, data + own_begin, own_bytes);
@@ -339,7 +348,7 @@ class RingCommunicator : public Communicator {
         into[i] |= other[i];
       }
     };
-    return exchange(kind, count, dtype, *vector, merge, [data, total, vector](const std::byte* result) {
+    return exchange(kind, root, count, dtype, *vector, merge, [data, total, vector](const std::byte* result) {
       if (total > 0) {
         std::memcpy(data, result, total);
       }
@@ -350,7 +359,10 @@ class RingCommunicator : public Communicator {
   const int num_ranks_;
   bool measuring_ = false;
   EdgeCost cost_{1e-5, 1e-9};
-  std::array<std::atomic<std::uint64_t>, kNumDataLanes> sequence_{};
+  std::atomic<std::uint64_t> reduce_order_{0};
+  std::atomic<std::uint64_t> user_sequence_{0};
+  std::vector<std::byte> probe_;  // of measure(): outlives the operations on it
+  std::array<float, 2> probe_cost_{1, 1};
   std::unique_ptr<Progress> progress_;  // last: its thread uses what is above
 };
 

@@ -33,6 +33,7 @@ RingReduceScatter::RingReduceScatter(const CollectiveContext& context, FrameHead
   for (std::size_t chunk = 0; chunk < at.num_ranks; ++chunk) {
     if (chunk != at.reduce_scatter_send(0)) {
       left_to_receive_ += map_.num_segments(chunk);
+      left_to_forward_ += chunk == at.rank ? 0 : map_.num_segments(chunk);
     }
   }
 }
@@ -115,6 +116,7 @@ absl::Status RingReduceScatter::deliver(const FrameHeader& header, const std::by
   } else {
     context_.kernels->add(dtype_, buffer, payload, local, part.size());
   }
+  --left_to_forward_;
   forwards_.push_back({header.chunk, header.segment, buffer, header.bytes});
   return absl::OkStatus();
 }

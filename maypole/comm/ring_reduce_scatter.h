@@ -26,6 +26,7 @@ class RingReduceScatter : public Collective {
   [[nodiscard]] std::byte* destination(const FrameHeader& header) override;
   [[nodiscard]] absl::Status deliver(const FrameHeader& header, const std::byte* payload) override;
   void on_sent(std::byte* buffer) override;
+  [[nodiscard]] bool all_sent() const override { return !has_outgoing() && left_to_forward_ == 0; }
   [[nodiscard]] bool complete() const override;
   [[nodiscard]] std::string describe() const override;
 
@@ -50,8 +51,9 @@ class RingReduceScatter : public Collective {
   std::deque<Forward> forwards_;         // partial sums that wait to leave, in step order
   std::vector<std::uint32_t> received_;  // [chunk]: segments received
   std::size_t left_to_receive_ = 0;
-  std::size_t in_flight_ = 0;      // frames taken and not yet on_sent
-  std::byte* incoming_ = nullptr;  // pool buffer that a socket is filling
+  std::size_t left_to_forward_ = 0;  // of those: segments that will be passed on
+  std::size_t in_flight_ = 0;        // frames taken and not yet on_sent
+  std::byte* incoming_ = nullptr;    // pool buffer that a socket is filling
   std::function<void()> on_own_segment_;
 };
 

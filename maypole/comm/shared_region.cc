@@ -76,12 +76,21 @@ PeerRegion::~PeerRegion() {
 
 void RegionTable::add(const SharedRegion& region) {
   const base::MutexLock lock(mutex_);
-  by_address_[region.bytes().data()] = {region.bytes().size(), region.id()};
+  by_address_[region.bytes().data()] = {region.bytes().size(), region.id(), region.fd()};
 }
 
 void RegionTable::remove(std::uint32_t id) {
   const base::MutexLock lock(mutex_);
   std::erase_if(by_address_, [id](const auto& entry) { return entry.second.id == id; });
+}
+
+void RegionTable::make_private() {
+  for (const auto& [begin, entry] : by_address_) {
+    if (entry.fd >= 0) {
+      // The pages stay as they are until somebody writes them.
+      ::mmap(const_cast<std::byte*>(begin), entry.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, entry.fd, 0);
+    }
+  }
 }
 
 std::optional<RegionTable::Place> RegionTable::find(const std::byte* data, std::size_t bytes) const {

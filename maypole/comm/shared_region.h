@@ -67,6 +67,8 @@ class RegionTable {
   };
   void add(const SharedRegion& region);
   void remove(std::uint32_t id);
+  /// In a forked child: what it writes from now on is its own. (No lock: the thread that may have held it is not in the child.)
+  void make_private() ABSL_NO_THREAD_SAFETY_ANALYSIS;
   /// The place of [data, data + bytes), if one region holds all of it.
   [[nodiscard]] std::optional<Place> find(const std::byte* data, std::size_t bytes) const;
 
@@ -74,6 +76,7 @@ class RegionTable {
   struct Entry {
     std::size_t size;
     std::uint32_t id;
+    int fd;  // borrowed; -1: private already
   };
   mutable base::Mutex mutex_;
   std::map<const std::byte*, Entry> by_address_ ABSL_GUARDED_BY(mutex_);

@@ -106,6 +106,7 @@ absl::Status EngineImpl::open_round(ModelState& m) {
   }
   m.begin_round();
   reduce_order_.push_back(&m);
+  m.gather_order = ++gather_order_;  // what is gathered during backward goes before what a later model gathers
   return absl::OkStatus();
 }
 

@@ -171,7 +171,8 @@ void EngineImpl::carry_out(const Start& start) {
       const overlap::Group& group = m.plan().groups[g];
       const base::DType dtype = m.plan().arenas[group.arena].dtype;
       communicator_
-          ->reduce_scatter_group({m.memory->gradients(group.arena), group.range, dtype, gradient_wire(m, dtype), comm::ReduceOp::kAverage})
+          ->reduce_scatter_group(
+              {m.tag(g, false), m.memory->gradients(group.arena), group.range, dtype, gradient_wire(m, dtype), comm::ReduceOp::kAverage})
           .on_done([this, &m, g](const absl::Status& outcome) { reduce_ended(m, g, outcome); });
       break;
     }
@@ -197,7 +198,7 @@ void EngineImpl::open_gather(const Start& start, bool parameters) {
   const base::DType dtype = m.plan().arenas[group.arena].dtype;
   communicator_
       ->open_all_gather({.tag = m.tag(g, parameters),
-                         .priority = static_cast<int>(g),
+                         .priority = static_cast<std::int64_t>(m.gather_order << 20) + static_cast<std::int64_t>(g),
                          .data = parameters ? m.memory->parameters(group.arena) : m.memory->gradients(group.arena),
                          .range = group.range,
                          .dtype = dtype,
