@@ -26,10 +26,9 @@ def join(optimizer):
         raise UsageError("join() needs update='replicated': with 'sharded', a rank without data still has to step its part")
     said = []
 
-    def say(name):
-        word, _, detail = name.partition(" ")
+    def say(word, *details):
         said[:] = [work for work in said if not work.done()]
-        said.append(_speak(_WORDS.index(word), float(detail or 0)))
+        said.append(_speak(_WORDS.index(word), *details))
 
     rounds.on_event = say
     try:
@@ -40,25 +39,29 @@ def join(optimizer):
     rounds.on_event = None
     if rounds.model is None:
         raise UsageError("join(): a rank without a single batch cannot learn the order of the parameters; give each rank at least one")
+    optimizer.zero_grad()
     while (heard := _listen()) is not None:
         _go_along(optimizer, rounds, *heard)
     optimizer.flush()
 
 
-def _speak(word, detail):
-    # [ranks that train, sum of their words, sum of their details]
-    message = torch.tensor([1.0, float(word), detail], dtype=torch.float64)
+def _speak(word, first=0.0, second=0.0):
+    # [ranks that train, sum of their words, sums of their details]
+    message = torch.tensor([1.0, float(word), first, second], dtype=torch.float64)
     return runtime.transport().all_reduce(message, False)
 
 
 def _listen():
-    message = torch.zeros(3, dtype=torch.float64)
+    message = torch.zeros(4, dtype=torch.float64)
     runtime.transport().all_reduce(message, False).wait()
-    training, word, detail = message.tolist()
-    return (_WORDS[round(word / training)], detail / training) if training > 0 else None
+    training, *sums = message.tolist()
+    if training == 0:
+        return None
+    word, *details = (total / training for total in sums)
+    return (_WORDS[round(word)], *details)
 
 
-def _go_along(optimizer, rounds, word, detail):
+def _go_along(optimizer, rounds, word, *details):
     if word == "round":
         rounds.reduce_nothing()
     elif word == "synchronize":
@@ -66,7 +69,7 @@ def _go_along(optimizer, rounds, word, detail):
     elif word == "discard":
         rounds.discard()
     elif word == "norm":
-        rounds.engine.gradient_norm(rounds.model, detail)
+        rounds.clip(*details)
     else:
-        optimizer.zero_grad_locally()
         optimizer.step()
+        optimizer.zero_grad()

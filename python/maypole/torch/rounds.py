@@ -47,10 +47,11 @@ class Rounds:
         self.phase = IDLE
         self.fast = False  # an open round in which complete gradients go straight to the engine
         self.compiled = False  # the model, or a part of it, runs under torch.compile
-        self.on_event = None  # join(): called with the name of each collective step before it
+        self.on_event = None  # join(): called before each collective step with its name
         self._options = options
         self._on_set_up = on_set_up
         self._param_groups = param_groups
+        self._averages_are_here = False  # the last step() began from averages that this rank holds
         self._dirty = False  # local gradients were accumulated under no_sync()
         self._accumulating = False  # this round starts from sums that are in gradient memory already
         self._ending_queued = False
@@ -189,7 +190,6 @@ class Rounds:
     def _begin_round(self, current=-1):
         """current: the parameter whose gradient was accumulated just now; it holds the sum already."""
         self._watch_unfrozen()
-        self._event("round")
         with unguarded():
             gradients = [parameter.grad for parameter in self.parameters]
             kept = [i for i, gradient in enumerate(gradients) if gradient is self._views[i]]
@@ -206,6 +206,7 @@ class Rounds:
                 self.phase = IDLE
         self._accumulating = self.phase == SYNCED
         self._fired[:] = [0] * len(self._fired)
+        self._event("round")
         self.phase = OPEN
         _open_rounds.append(self)
         self._factor = 1.0
@@ -328,9 +329,12 @@ class Rounds:
             self.phase = IDLE
             update()
             return
+        self._averages_are_here = self.phase == SYNCED
         self.phase = IDLE
         if self._options["schedule"] not in ("sync", "wfbp"):
             self._set_in_motion()
+            for view in self._views:  # the update may still read them
+                view.__class__ = guard.GuardedGradient
 
     def _untouched(self):
         with unguarded():
@@ -386,7 +390,7 @@ class Rounds:
         if self.phase == REDUCED:
             self._wait_for_averages()
         elif self.phase == IDLE:
-            if self._options["sharded"]:
+            if self.sharded and not self._averages_are_here:
                 raise UsageError(
                     f"the gradient of '{self.names[i]}' was never gathered: with update='sharded' call synchronize() before step() to "
                     "read it, and zero_grad() after step()"
@@ -430,7 +434,7 @@ class Rounds:
         if gathered or not (norm_type >= 1 or math.isinf(norm_type)):
             self.synchronize()
             return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm, norm_type)
-        self._event(f"norm {norm_type}")
+        self._event("norm", max_norm, norm_type)
         norm = torch.tensor(self.engine.gradient_norm(self.model, norm_type))
         factor = min(1.0, max_norm / (norm.item() + 1e-6)) if not math.isnan(norm.item()) else math.nan
         self.engine.scale_gradients(self.model, factor)
@@ -461,15 +465,19 @@ class Rounds:
             self.unguard()  # the job has failed; whoever still trains was told
 
     def reduce_nothing(self):
-        """A round in which this rank has no gradient."""
+        """A round in which this rank has no gradient. It says zeros for the parameter that is used first, which opens the round."""
         if self.phase == REDUCED:
             self._wait_for_averages()
         self._begin_round()
+        if not self._accumulating:
+            with unguarded():
+                self._views[0].zero_()
+        self.engine.gradient_ready(self.model, 0, 0)
         self._end_round()
 
-    def _event(self, name):
+    def _event(self, word, *details):
         if self.on_event is not None:
-            self.on_event(name)
+            self.on_event(word, *details)
 
     # --- set-up, after the first backward ---
 
