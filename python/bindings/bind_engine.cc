@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings.h"
 
+#include "maypole/base/units.h"
+#include "maypole/comm/environment.h"
+#include "maypole/comm/ring_communicator.h"
 #include "maypole/pipeline/engine.h"
 
 #include <nanobind/stl/pair.h>
@@ -29,6 +32,15 @@ using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
 using Parameter = std::tuple<std::string, std::size_t, int, std::size_t>;  // name, count, dtype, param group
 // lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize
 using Hyper = std::tuple<double, double, double, double, bool, double, double, double, bool>;
+
+/// Forms the ring that the environment describes, and starts an engine on it.
+std::unique_ptr<Engine> join_ring(const comm::Environment& environment, double timeout_s) {
+  comm::ProgressOptions progress;
+  progress.silence = environment.heartbeat;
+  progress.timeout = base::from_seconds(timeout_s);
+  auto communicator = check(comm::create_ring_communicator(environment.connect, progress));
+  return check(Engine::create(std::move(communicator), {.timeout = progress.timeout, .timeline = !environment.timeline_directory.empty()}));
+}
 
 std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> memory) {
   return {bindings::to_address(memory.data()), memory.size()};
@@ -115,6 +127,7 @@ nb::bytes read_state(Engine& engine, ModelId model, std::size_t i, int slot) {
 }  // namespace
 
 void bind_engine(nb::module_& module) {
+  module.def("join_ring", &join_ring, ReleaseGil(), nb::arg("environment"), nb::arg("timeout_s"));
   nb::class_<Engine>(module, "Engine")
       .def_prop_ro(
           "communicator", [](Engine& engine) { return &engine.communicator(); }, nb::rv_policy::reference_internal)

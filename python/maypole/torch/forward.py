@@ -24,6 +24,8 @@ def tensors_in(value):
 
 
 class ForwardHooks:
+    """Copies of the model (deepcopy, pickle) are not trained by us: they get hooks without effect."""
+
     def __init__(self, model, rounds, buffers):
         self._rounds = rounds
         self._buffers = buffers
@@ -44,7 +46,21 @@ class ForwardHooks:
         for handle in self._handles:
             handle.remove()
 
+    @classmethod
+    def without_effect(cls):
+        hooks = cls.__new__(cls)
+        hooks._rounds = None
+        return hooks
+
+    def __deepcopy__(self, memo):
+        return self.without_effect()
+
+    def __reduce__(self):
+        return ForwardHooks.without_effect, ()
+
     def _begins(self, _module, _inputs):
+        if self._rounds is None:
+            return
         if torch.compiler.is_compiling():
             self._compiled_begins()
             return
@@ -66,7 +82,7 @@ class ForwardHooks:
             self._rounds.compiled = True
 
     def _needs_buffers(self, _module, _inputs):
-        if not torch.compiler.is_compiling():
+        if self._rounds is not None and not torch.compiler.is_compiling():
             self._buffers.finish()
 
     @_disable_dynamo
@@ -79,6 +95,8 @@ class ForwardHooks:
             self._rounds.forward_begins()
 
     def _ended(self, _module, _inputs, output):
+        if self._rounds is None:
+            return
         if torch.compiler.is_compiling():
             self._compiled_ended(output)
         else:
@@ -100,6 +118,8 @@ class ForwardHooks:
         self._rounds.backward_begins()
 
     def _flush(self, _module, _prefix, _keep_vars):
+        if self._rounds is None:
+            return
         self._rounds.flush()
         if self._buffers is not None:
             self._buffers.finish()

@@ -69,18 +69,20 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "group_bytes": _group_bytes(group_size),
             "compress_bfloat16": compression == "bf16",
         }
-        rounds = Rounds(here.engine, parameters, names, groups, options, self._take_state)
+        rounds = Rounds(here.engine, parameters, names, groups, options)
         self._rounds = rounds
         self._state = EngineState(rounds, optimizer, kind, sharded)
         options["num_state_slots"] = self._state.num_slots
+        handles = []
         if kind != "none":
-            optimizer.register_state_dict_pre_hook(lambda _, show=self._state.show: show())
+            rounds.on_set_up = self._state.take
+            handles.append(optimizer.register_state_dict_pre_hook(lambda _, show=self._state.show: show()))
         if broadcast_buffers and any(True for _ in model.buffers()):
             self._buffers = BufferBroadcast(model, here.transport, here.rank)
-        self._forward = ForwardHooks(model, rounds, self._buffers)
+        handles.append(ForwardHooks(model, rounds, self._buffers))
         here.reports.append(rounds.report)
-        retire = weakref.finalize(self, _retire, rounds, self._forward)
-        retire.atexit = False
+        # Nothing that outlives this object may hold it: hooks hold rounds and state.
+        weakref.finalize(self, _retire, rounds, handles).atexit = False
 
     def _share_hooks(self):
         self._optimizer_step_pre_hooks = OrderedDict()
@@ -93,10 +95,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
         ):
             setattr(self, name, getattr(self._inner, name))
         self._patch_step_function()
-
-    def _take_state(self):
-        if self._kind != "none":
-            self._state.take()
 
     # --- what torch.optim.Optimizer has ---
 
@@ -189,8 +187,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._rounds is not None:
             self._rounds.flush()
         self._inner.load_state_dict(state_dict)
-        if self._rounds is not None and self._rounds.model is not None:
-            self._take_state()
+        if self._rounds is not None and self._rounds.model is not None and self._kind != "none":
+            self._state.take()
 
     # --- what it has beside ---
 
@@ -234,8 +232,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return self._clock.report() if self._rounds is None else self._rounds.report()
 
 
-def _retire(rounds, forward):
-    forward.remove()
+def _retire(rounds, handles):
+    """The optimizer is gone: its model's parameters come to rest, and may be given to another one."""
+    for handle in handles:
+        handle.remove()
     rounds.close()
     guard.release(rounds)
 

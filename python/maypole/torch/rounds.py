@@ -36,9 +36,9 @@ _open_rounds = []
 
 
 class Rounds:
-    def __init__(self, engine, parameters, names, param_groups, options, on_set_up):
+    def __init__(self, engine, parameters, names, param_groups, options):
         """parameters: of one optimizer, without repetition and without empty ones; param_groups: the index of each one's param group;
-        options: keywords of engine.add_model; on_set_up: called once, when the engine has taken the parameters over."""
+        options: keywords of engine.add_model."""
         self.engine = engine
         self.parameters = parameters  # in forward order once the engine knows them
         self.names = names
@@ -47,9 +47,9 @@ class Rounds:
         self.phase = IDLE
         self.fast = False  # an open round in which complete gradients go straight to the engine
         self.compiled = False  # the model, or a part of it, runs under torch.compile
+        self.on_set_up = None  # called once, when the engine has taken the parameters over
         self.on_event = None  # join(): called before each collective step with its name
         self._options = options
-        self._on_set_up = on_set_up
         self._param_groups = param_groups
         self._averages_are_here = False  # the last step() began from averages that this rank holds
         self._dirty = False  # local gradients were accumulated under no_sync()
@@ -435,11 +435,11 @@ class Rounds:
             self.synchronize()
             return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm, norm_type)
         self._event("norm", max_norm, norm_type)
-        norm = torch.tensor(self.engine.gradient_norm(self.model, norm_type))
-        factor = min(1.0, max_norm / (norm.item() + 1e-6)) if not math.isnan(norm.item()) else math.nan
+        norm = self.engine.gradient_norm(self.model, norm_type)
+        factor = math.nan if math.isnan(norm) else min(1.0, max_norm / (norm + 1e-6))
         self.engine.scale_gradients(self.model, factor)
         self._factor *= factor
-        return norm
+        return torch.tensor(norm, dtype=self.parameters[0].dtype)
 
     @property
     def sharded(self):
@@ -505,7 +505,8 @@ class Rounds:
             guard.adopt_gradient(view, self, i)
             self._views.append(view)
         self._watch(self._hooks)
-        self._on_set_up()
+        if self.on_set_up is not None:
+            self.on_set_up()
         with unguarded():
             anything = any(parameter.grad is not None for parameter in self.parameters)
         if anything:

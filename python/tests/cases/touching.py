@@ -28,7 +28,7 @@ TOUCHES = {
     "indexing": lambda m, p: torch.stack([p[i] for i in range(len(p))]),
     "iteration": lambda m, p: torch.stack(list(p)),
     "transpose": lambda m, p: p.T.T,
-    "out": lambda m, p: torch.add(p, 0.0, out=torch.empty_like(p)),
+    "out": lambda m, p: torch.add(p.detach(), 0.0, out=torch.empty(p.shape, dtype=p.dtype)),
     "item": lambda m, p: torch.tensor([[x.item() for x in row] for row in p]),
     "tolist": lambda m, p: torch.tensor(p.tolist()),
     "vector": lambda m, p: nn.utils.parameters_to_vector([p]).view(p.shape),
