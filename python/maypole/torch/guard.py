@@ -23,6 +23,9 @@ _FACTS = frozenset(
     }
 )  # fmt: skip
 
+# Calls that do not care what a gradient was.
+_ZEROING = frozenset({"zero_", "_foreach_zero_"})
+
 
 def _reads_facts(function):
     name = function.__name__
@@ -31,26 +34,26 @@ def _reads_facts(function):
     return name in _FACTS
 
 
-def _bring_to_rest(values):
+def _bring_to_rest(values, zeroing=False):
     for value in values:
         kind = type(value)
         if kind is GuardedGradient:
             owner, i = _gradients[id(value)]
-            owner.use_gradient(i)
+            owner.use_gradient(i, zeroing)
         elif kind is tuple or kind is list:
-            _bring_to_rest(value)
+            _bring_to_rest(value, zeroing)
         elif kind is dict:
-            _bring_to_rest(value.values())
+            _bring_to_rest(value.values(), zeroing)
         elif issubclass(kind, _Guarded):
             owner, i = _parameters[id(value)]
             owner.use_parameter(i)
         elif isinstance(value, (tuple, list)):
-            _bring_to_rest(value)
+            _bring_to_rest(value, zeroing)
 
 
 def _guarded_call(function, args, kwargs):
     if not _reads_facts(function):
-        _bring_to_rest(args)
+        _bring_to_rest(args, function.__name__ in _ZEROING)
         if kwargs:
             _bring_to_rest(kwargs.values())
     with torch._C.DisableTorchFunctionSubclass():

@@ -51,6 +51,7 @@ class Rounds:
         self.on_event = None  # join(): called before each collective step with its name
         self._options = options
         self._param_groups = param_groups
+        self._lost = set()  # gradients to which a sharded update added what this rank never had
         self._averages_are_here = False  # the last step() began from averages that this rank holds
         self._dirty = False  # local gradients were accumulated under no_sync()
         self._accumulating = False  # this round starts from sums that are in gradient memory already
@@ -154,6 +155,12 @@ class Rounds:
         """Autograd is about to add to an average that is in motion."""
         if self.phase == OPEN and self._fired[i] > 0:
             raise self._fired_again(i)
+        if self.phase == IDLE and self.sharded and not self._averages_are_here:
+            # Added to what this rank never had: an error only if it is used (a GAN's generator step leaves such sums, to be zeroed).
+            self.engine.before_use(self.model, i)
+            self._lost.add(i)
+            self._views[i].__class__ = torch.Tensor
+            return
         self.use_gradient(i)
 
     def _after_accumulation(self, i):
@@ -193,10 +200,11 @@ class Rounds:
         with unguarded():
             gradients = [parameter.grad for parameter in self.parameters]
             kept = [i for i, gradient in enumerate(gradients) if gradient is self._views[i]]
+            self._lost = {i for i in self._lost if gradients[i] is self._views[i]}
             if self.phase == IDLE:
                 for i in kept:
                     if self._views[i].__class__ is guard.GuardedGradient:
-                        self.use_gradient(i)
+                        self._before_accumulation(i)
             elif kept or any(gradient is not None for i, gradient in enumerate(gradients) if i != current):
                 self._wait_for_averages()
                 self._absorb(current)
@@ -320,6 +328,11 @@ class Rounds:
             self._wait_for_averages()
         if self.phase == SYNCED and update is None:
             self._absorb()
+        with unguarded():
+            for i in self._lost:
+                if self.parameters[i].grad is self._views[i]:
+                    raise self._never_gathered(i)
+        self._lost.clear()
         self._keep_memory()
         self._event("step")
         self.engine.step(self.model, hyper)
@@ -381,7 +394,8 @@ class Rounds:
                 self.parameters[i].__class__ = self._types[i]
                 i += 1
 
-    def use_gradient(self, i):
+    def use_gradient(self, i, zeroing=False):
+        """zeroing: whatever it was, it will be zeros."""
         view = self._views[i]
         if self.phase == OPEN:
             raise UsageError(
@@ -390,16 +404,23 @@ class Rounds:
         if self.phase == REDUCED:
             self._wait_for_averages()
         elif self.phase == IDLE:
-            if self.sharded and not self._averages_are_here:
-                raise UsageError(
-                    f"the gradient of '{self.names[i]}' was never gathered: with update='sharded' call synchronize() before step() to "
-                    "read it, and zero_grad() after step()"
-                )
             self.engine.before_use(self.model, i)
+            if self.sharded and not self._averages_are_here:
+                self._lost.add(i)
             if self._factor != 1.0:
                 with unguarded():
                     view.mul_(self._factor)
+        if zeroing:
+            self._lost.discard(i)
+        elif i in self._lost:
+            raise self._never_gathered(i)
         view.__class__ = torch.Tensor
+
+    def _never_gathered(self, i):
+        return UsageError(
+            f"the gradient of '{self.names[i]}' was never gathered on this rank: with update='sharded' call synchronize() before step() "
+            "to read it after, and zero_grad() between steps"
+        )
 
     def flush(self):
         if self.model is not None:

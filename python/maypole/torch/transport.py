@@ -1,23 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives on flat, contiguous CPU tensors over the native ring. c10d.py has the same class over a process group.
 
-Each method starts an operation and returns a handle; handle.wait(limit_s=-1) returns False when limit_s passed first. The handle
-keeps the tensor alive, because the ring reads and writes it until the operation ends.
+Each method starts an operation and returns a handle; handle.wait(limit_s=-1) returns False when limit_s passed first.
 """
 
 from maypole.torch.dtypes import BYTE, NUMBERS
-
-
-class Handle:
-    def __init__(self, work, tensor):
-        self._work = work
-        self._tensor = tensor
-
-    def done(self):
-        return self._work.done()
-
-    def wait(self, limit_s=-1.0):
-        return self._work.wait(limit_s)
 
 
 class RingTransport:
@@ -25,16 +12,22 @@ class RingTransport:
 
     def __init__(self, communicator):
         self._communicator = communicator
+        self._running = []  # the ring reads and writes a tensor until its operation ends, whether or not anyone waits for it
+
+    def _started(self, work, tensor):
+        self._running = [(other, kept) for other, kept in self._running if not other.done()]
+        self._running.append((work, tensor))
+        return work
 
     def all_reduce(self, flat, average):
-        return Handle(self._communicator.all_reduce(flat.data_ptr(), flat.numel(), NUMBERS[flat.dtype], average), flat)
+        return self._started(self._communicator.all_reduce(flat.data_ptr(), flat.numel(), NUMBERS[flat.dtype], average), flat)
 
     def all_gather(self, flat):
         """flat: bytes of all ranks, each rank's at its place, equally many of each."""
-        return Handle(self._communicator.all_gather(flat.data_ptr(), flat.numel(), BYTE), flat)
+        return self._started(self._communicator.all_gather(flat.data_ptr(), flat.numel(), BYTE), flat)
 
     def broadcast(self, flat, root):
-        return Handle(self._communicator.broadcast(flat.data_ptr(), flat.numel() * flat.element_size(), root), flat)
+        return self._started(self._communicator.broadcast(flat.data_ptr(), flat.numel() * flat.element_size(), root), flat)
 
     def barrier(self):
-        return Handle(self._communicator.barrier(), None)
+        return self._communicator.barrier()
