@@ -152,7 +152,7 @@ def _announce_failures():
         if runtime is not None and runtime.process == os.getpid() and not runtime.failed:
             runtime.failed = True
             text = traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]
-            runtime.engine.abort(f"rank {runtime.rank} failed: {text}")
+            runtime.engine.abort(f"rank {runtime.rank} is lost: it failed with {text}")
         previous(kind, value, trace)
 
     sys.excepthook = tell_peers

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From init() to the end of the process, and what survivors hear when a rank fails."""
+
+import json
+
+import pytest
+from jobs import run_job
+
+TRAIN = """
+import os, signal, sys
+import torch
+import maypole.torch as maypole
+maypole.init()
+model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-2), model)
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+"""
+
+
+def test_a_world_of_one_installs_nothing_and_every_call_works():
+    done = run_job(
+        0,
+        TRAIN
+        + """
+assert (maypole.rank(), maypole.size(), maypole.local_rank()) == (0, 1, 0)
+train(3)
+for parameter in model.parameters():
+    assert type(parameter) is torch.nn.Parameter and not parameter._backward_hooks and not parameter._post_accumulate_grad_hooks
+assert not model._forward_pre_hooks and not model._forward_hooks
+with optimizer.no_sync(), optimizer.join():
+    model(torch.randn(4, 8)).mean().backward()
+optimizer.synchronize(); optimizer.flush()
+assert optimizer.clip_grad_norm_(1.0) > 0
+optimizer.step(lambda: model(torch.randn(4, 8)).mean())
+optimizer.load_state_dict(optimizer.state_dict())
+assert maypole.all_reduce(3.0) == 3.0 and maypole.all_reduce(torch.ones(2), 'sum').tolist() == [1, 1]
+assert maypole.all_gather(torch.ones(2)).shape == (1, 2) and maypole.broadcast_object('x') == 'x'
+maypole.barrier(); maypole.broadcast(torch.ones(1))
+assert len(list(maypole.DistributedSampler(range(5)))) == 5
+assert optimizer.report()['world_size'] == 1
+optimizer.add_param_group({'params': [torch.nn.Parameter(torch.zeros(2))]})
+assert len(optimizer.param_groups) == 2
+""",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_calls_before_init_say_so():
+    done = run_job(0, "import maypole.torch as maypole\nmaypole.rank()")
+    assert "call maypole.init() first" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["replicated", "sharded"])
+def test_a_failing_rank_is_named_with_its_error(option):
+    script = TRAIN.replace(", model)\ndef", f", model, update='{option}')\ndef") + (
+        "train(3)\nif maypole.rank() == 1:\n    raise ValueError('out of cheese')\ntrain(100000)"
+    )
+    done = run_job(3, script)
+    assert done.returncode == 1
+    assert done.stderr.count("PeerLostError: rank 1 is lost: it failed with ValueError: out of cheese") == 2
+    assert done.stderr.rstrip().endswith("ValueError: out of cheese")
+
+
+def test_a_killed_rank_is_named():
+    done = run_job(2, TRAIN + "train(3)\nif maypole.rank() == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\ntrain(100000)")
+    assert done.returncode == 137
+    assert "PeerLostError: rank 1" in done.stderr
+
+
+def test_uneven_data_without_join_names_the_rank_that_ended():
+    done = run_job(2, TRAIN + "train(3 if maypole.rank() == 1 else 100000)")
+    assert done.returncode != 0
+    assert "rank 1" in done.stderr
+
+
+def test_models_that_differ_between_ranks_are_named():
+    done = run_job(
+        3,
+        """
+import torch, maypole.torch as maypole
+maypole.init()
+model = torch.nn.Linear(8, 3 if maypole.rank() == 2 else 4)
+maypole.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=.1), model)
+""",
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("rank 2 has 'weight torch.float32 (3, 8)' where rank 0 has 'weight torch.float32 (4, 8)'") >= 2
+
+
+def test_settings_that_differ_between_ranks_are_named():
+    done = run_job(2, TRAIN.replace(", model)\ndef", ", model, schedule=['dear', 'weave'][maypole.rank()])\ndef"))
+    assert "the ranks disagree on the optimizer's settings" in done.stderr
+
+
+def test_report_and_timeline_are_left_for_the_launcher(tmp_path):
+    report, timeline = tmp_path / "report.json", tmp_path / "timeline.json"
+    done = run_job(2, TRAIN + "train(30)", options=("--report", str(report), "--timeline", str(timeline), "--schedule", "dear"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    assert found["schedule"] == "dear" and found["world_size"] == 2 and found["iteration_s"] > 0 and found["groups"]
+    assert timeline.stat().st_size > 100
+
+
+def test_a_full_disk_for_the_timeline_is_one_line():
+    script = "import os\nos.environ['MAYPOLE_TIMELINE_DIR'] = os.environ['MAYPOLE_REPORT_DIR'] = '/dev/full'\n" + TRAIN + "train(3)"
+    done = run_job(2, script)
+    assert done.returncode == 0
+    assert done.stderr.count("the timeline was not written") == 2 and "Traceback" not in done.stderr
+
+
+def test_a_forked_child_is_no_member_and_may_exit():
+    script = (
+        TRAIN
+        + """
+train(3)
+child = os.fork()
+if child == 0:
+    try:
+        maypole.all_reduce(1.0)
+    except maypole.ClosedError as error:
+        print(error, flush=True)
+    sys.exit(0)
+os.waitpid(child, 0)
+train(3)
+"""
+    )
+    done = run_job(2, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("not a member of the job") == 2
+
+
+def test_torchruns_variables_are_enough():
+    done = run_job(
+        2, "import os\nfor name in list(os.environ):\n    if name.startswith('MAYPOLE_'): del os.environ[name]\n" + TRAIN + "train(3)"
+    )
+    assert done.returncode == 0, done.stderr
