@@ -33,7 +33,7 @@ def main():
             json.dump(results, file)
         if results[name] != "ok":
             print(results[name], flush=True)
-            raise SystemExit(1)
+            sys.exit(1)
 
 
 if __name__ == "__main__":

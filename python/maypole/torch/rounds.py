@@ -229,6 +229,8 @@ class Rounds:
             if gradient.layout != torch.strided:
                 raise self._sparse(i)
             if gradient is not view:
+                if view.__class__ is guard.GuardedGradient:
+                    self.engine.before_use(self.model, i)  # the last step's update may still read it
                 if self.fast and gradient.stride() == view.stride() and gradient.dtype == view.dtype:
                     self.engine.gradient_ready(self.model, i, gradient.data_ptr())
                 elif self.fast:
@@ -344,6 +346,8 @@ class Rounds:
             return
         self._averages_are_here = self.phase == SYNCED
         self.phase = IDLE
+        # As torch's own update does: a backward through a forward from before the step is torch's error, not a wrong gradient.
+        torch.autograd.graph.increment_version(self.parameters)
         if self._options["schedule"] not in ("sync", "wfbp"):
             self._set_in_motion()
             for view in self._views:  # the update may still read them
@@ -491,6 +495,7 @@ class Rounds:
             self._wait_for_averages()
         self._begin_round()
         if not self._accumulating:
+            self.engine.before_use(self.model, 0)
             with unguarded():
                 self._views[0].zero_()
         self.engine.gradient_ready(self.model, 0, 0)

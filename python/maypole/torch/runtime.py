@@ -8,6 +8,7 @@ import json
 import os
 import statistics
 import sys
+import threading
 import time
 import traceback
 from typing import Any
@@ -144,18 +145,29 @@ def _check_torch():
 
 
 def _announce_failures():
-    """An uncaught exception here ends the other ranks too, with this rank's number and error as the reason."""
+    """An uncaught exception or a bad exit status ends the other ranks too, with this rank's number and error as the reason."""
     previous = sys.excepthook
 
-    def tell_peers(kind, value, trace):
+    exit_as_before = sys.exit
+
+    def tell_peers(text):
         runtime = _runtime
         if runtime is not None and runtime.process == os.getpid() and not runtime.failed:
             runtime.failed = True
-            text = traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]
-            runtime.engine.abort(f"rank {runtime.rank} is lost: it failed with {text}")
+            runtime.engine.abort(f"rank {runtime.rank} is lost: it {text}")
+
+    def on_exception(kind, value, trace):
+        tell_peers(f"failed with {traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]}")
         previous(kind, value, trace)
 
-    sys.excepthook = tell_peers
+    def on_exit(status=None):
+        # Raised in the main thread it ends the process, and no hook is called for it.
+        if status not in (None, 0) and threading.current_thread() is threading.main_thread():
+            tell_peers(f"ended with exit status {status}")
+        exit_as_before(status)
+
+    sys.excepthook = on_exception
+    sys.exit = on_exit
 
 
 def _close_in_child():
