@@ -188,11 +188,13 @@ class C10dEngine:
         self._owns_process_group = owns_process_group
         self._models = []
 
-    def add_model(self, specs, **options):
+    def check_options(self, options):
         if options["sharded"]:
             raise UsageError("the c10d back end updates replicated; use update='replicated' or the native back end")
         if options["compress_bfloat16"]:
             raise UsageError("the c10d back end does not compress; use compression=None or the native back end")
+
+    def add_model(self, specs, **options):
         self._models.append(_Model(specs, options, self.device))
         return len(self._models) - 1
 

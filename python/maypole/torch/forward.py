@@ -72,7 +72,7 @@ class ForwardHooks:
         if rounds.compiled:
             rounds.compiled_forward_begins()
         if torch.is_grad_enabled():
-            rounds.forward_begins()
+            rounds.hooks.forward_begins()
             if not rounds.compiled:
                 rounds.record_first_use()
 
@@ -92,7 +92,7 @@ class ForwardHooks:
         self._rounds.compiled = True
         self._rounds.compiled_forward_begins()
         if torch.is_grad_enabled():
-            self._rounds.forward_begins()
+            self._rounds.hooks.forward_begins()
 
     def _ended(self, _module, _inputs, output):
         if self._rounds is None:
@@ -115,7 +115,7 @@ class ForwardHooks:
                     tensor.register_hook(self._backward_begins)
 
     def _backward_begins(self, _gradient):
-        self._rounds.backward_begins()
+        self._rounds.hooks.backward_begins()
 
     def _flush(self, _module, _prefix, _keep_vars):
         if self._rounds is None:

@@ -6,6 +6,7 @@ import ctypes
 import torch
 
 from maypole import _core
+from maypole.errors import UsageError
 from maypole.torch.dtypes import NUMBERS
 from maypole.torch.transport import RingTransport
 
@@ -33,8 +34,11 @@ class NativeEngine:
     def __getattr__(self, name):
         return getattr(self._core, name)
 
-    def check_model(self, parameters, names, options):
-        """Everything that the native engine cannot take is refused by the front end."""
+    def check_options(self, options):
+        if options["sharded"] and options["compress_bfloat16"]:
+            raise UsageError(
+                "compression='bf16' rounds gradients, and update='sharded' gathers parameters, which stay exact; use update='replicated'"
+            )
 
     def add_model(self, specs, **options):
         model = self._core.add_model(specs, **options)

@@ -13,7 +13,8 @@ from maypole.torch import guard, inspection, joining, runtime
 from maypole.torch.buffers import BufferBroadcast
 from maypole.torch.collectives import all_reduce
 from maypole.torch.forward import ForwardHooks
-from maypole.torch.rounds import Rounds, unguarded
+from maypole.torch.placement import unguarded
+from maypole.torch.rounds import Rounds
 from maypole.torch.state import EngineState, native_kind
 
 SCHEDULES = ("sync", "wfbp", "dear", "weave")
@@ -56,11 +57,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
             here.reports.append(self._clock.report)
             return
 
-        parameters, names, groups = inspection.collect(optimizer, model)
-        inspection.check(model, parameters, names, here.engine)
-        inspection.agree(model, parameters, names, [f"{type(optimizer).__name__} {schedule} {update} {compression} {group_size}"])
-        inspection.share_values(model, parameters)
-        self._state = None
         options = {
             "schedule": schedule,
             "sharded": sharded,
@@ -69,6 +65,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "group_bytes": _group_bytes(group_size),
             "compress_bfloat16": compression == "bf16",
         }
+        here.engine.check_options(options)
+        parameters, names, groups = inspection.collect(optimizer, model)
+        inspection.check(model, parameters, names, here.engine)
+        inspection.agree(model, parameters, names, [f"{type(optimizer).__name__} {schedule} {update} {compression} {group_size}"])
+        inspection.share_values(model, parameters)
         rounds = Rounds(here.engine, parameters, names, groups, options)
         self._rounds = rounds
         self._state = EngineState(rounds, optimizer, kind, sharded)

@@ -22,17 +22,15 @@ import math
 import torch
 
 from maypole.errors import MaypoleError, UsageError
-from maypole.torch import guard
+from maypole.torch import guard, runtime
 from maypole.torch.collectives import broadcast_object
 from maypole.torch.dtypes import NUMBERS
+from maypole.torch.hooks import GradientHooks
+from maypole.torch.placement import Placement, unguarded
 
 IDLE, OPEN, REDUCED, SYNCED = range(4)
 
-# Inside, p.grad and p.data_ptr() are read as they are, without asking the guard.
-unguarded = torch._C.DisableTorchFunctionSubclass
-
-
-_open_rounds = []
+_open_rounds = []  # of all models
 
 
 class Rounds:
@@ -55,133 +53,65 @@ class Rounds:
         self._averages_are_here = False  # the last step() began from averages that this rank holds
         self._dirty = False  # local gradients were accumulated under no_sync()
         self._accumulating = False  # this round starts from sums that are in gradient memory already
-        self._ending_queued = False
-        self._fired = [0] * len(parameters)  # firings of each parameter's hook in this round
-        self._expected = [1] * len(parameters)
-        self._views = []
+        self.fired = [0] * len(parameters)  # firings of each parameter's hook in this round
+        self.expected = [1] * len(parameters)
+        self.views = []
         self._types = [type(p) for p in parameters]
-        self._addresses = []
+        self._placement = None
         self._first_use = []
         self._factor = 1.0  # of clip_grad_norm_, on averages that were not read before step()
-        self._handles = []
-        self._hooked = [False] * len(parameters)
         for i, parameter in enumerate(parameters):
             guard.adopt_parameter(parameter, self, i)
-        self._watch(self._first_hooks)
+        self.hooks = GradientHooks(self)
 
-    # --- hooks ---
+    # --- what the hooks tell (hooks.py) ---
 
-    def _watch(self, make_hooks):
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
-        self._hooked = [False] * len(self.parameters)
-        self._make_hooks = make_hooks
-        self._watch_unfrozen()
-
-    def _watch_unfrozen(self):
-        """Hooks exist only on parameters that require a gradient; one that was frozen before gets its hooks here."""
-        for i, parameter in enumerate(self.parameters):
-            if not self._hooked[i] and parameter.requires_grad:
-                self._hooked[i] = True
-                before, after = self._make_hooks(i, parameter)
-                if before is not None:
-                    self._handles.append(parameter.register_hook(before))
-                self._handles.append(parameter.register_post_accumulate_grad_hook(after))
-
-    def _first_hooks(self, i, _):
-        def after(parameter):
-            if parameter.grad.layout != torch.strided:
-                raise self._sparse(i)
-            if self.syncing:
-                self._fired[i] += 1
-                self.backward_begins()
-
-        return None, after
-
-    def _hooks(self, i, parameter):
-        view = self._views[i]
-        strides, dtype = view.stride(), view.dtype
-        ready = functools.partial(self.engine.gradient_ready, self.model, i)
-        fired, moving = self._fired, guard.GuardedGradient
-        once = self._expected[i] <= 1
-
-        def before(_):
-            if parameter.grad is view and view.__class__ is moving:
-                self._before_accumulation(i)
-
-        def after(parameter):
-            if self.fast and once:
-                gradient = parameter.grad
-                if gradient is not view and gradient.stride() == strides and gradient.dtype is dtype and fired[i] == 0:
-                    fired[i] = 1
-                    ready(gradient.data_ptr())
-                    parameter.grad = view
-                    view.__class__ = moving
-                    return
-            self._after_accumulation(i)
-
-        return before, after
-
-    def backward_begins(self):
-        """Once per backward: arranges for the call at the end of the backward that runs now."""
-        if self.syncing and not self._ending_queued:
-            self._ending_queued = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
-
-    def forward_begins(self):
-        """The model's own forward begins; a backward that died of an exception before has lost its end."""
-        if torch._C._current_graph_task_id() == -1:
-            self._ending_queued = False
-            if self.phase == OPEN:
-                self._end_round()
-        if self.model is not None:
-            self.engine.mark_forward(self.model)
-
-    def _backward_ends(self):
-        self._ending_queued = False
-        if not self.syncing:
-            return
+    def backward_ends(self):
+        """The outermost backward has ended. The engine ends the rounds of all models at once: what they still hold goes there first."""
         if self.model is None:
             self.set_up()
-        else:
-            # The engine ends the rounds of all models at once: what they still hold goes there first.
-            for rounds in _open_rounds:
-                rounds._hand_over_rest()
-            for rounds in list(_open_rounds):
-                rounds._end_round()
+            return
+        for rounds in _open_rounds:
+            rounds._hand_over_rest()
+        for rounds in list(_open_rounds):
+            rounds._end_round()
 
-    def _before_accumulation(self, i):
+    def backward_was_lost(self):
+        """A backward died of an exception: its round ends with what there was."""
+        if self.phase == OPEN:
+            self._end_round()
+
+    def before_accumulation(self, i):
         """Autograd is about to add to an average that is in motion."""
-        if self.phase == OPEN and self._fired[i] > 0:
+        if self.phase == OPEN and self.fired[i] > 0:
             raise self._fired_again(i)
         if self.phase == IDLE and self.sharded and not self._averages_are_here:
             # Added to what this rank never had: an error only if it is used (a GAN's generator step leaves such sums, to be zeroed).
             self.engine.before_use(self.model, i)
             self._lost.add(i)
-            self._views[i].__class__ = torch.Tensor
+            self.views[i].__class__ = torch.Tensor
             return
         self.use_gradient(i)
 
-    def _after_accumulation(self, i):
+    def after_accumulation(self, i):
         gradient = self.parameters[i].grad
         if gradient.layout != torch.strided:
-            raise self._sparse(i)
+            raise self.sparse(i)
         if not self.syncing:
             self._dirty = True
             return
         if self.phase != OPEN:
             self._begin_round(i)
-            self.backward_begins()
-        self._fired[i] += 1
+            self.hooks.backward_begins()
+        self.fired[i] += 1
         if self._options["schedule"] == "sync":
             return  # all are handed over when backward has ended, however often each came
-        if self._fired[i] > self._expected[i]:
+        if self.fired[i] > self.expected[i]:
             raise self._fired_again(i)
-        if self._fired[i] == self._expected[i]:
+        if self.fired[i] == self.expected[i]:
             self._hand_over(i)
 
-    def _sparse(self, i):
+    def sparse(self, i):
         return UsageError(
             f"parameter '{self.names[i]}' has a sparse gradient, which maypole does not reduce; build its Embedding with sparse=False"
         )
@@ -196,15 +126,17 @@ class Rounds:
 
     def _begin_round(self, current=-1):
         """current: the parameter whose gradient was accumulated just now; it holds the sum already."""
-        self._watch_unfrozen()
+        self.hooks.watch_unfrozen()
         with unguarded():
             gradients = [parameter.grad for parameter in self.parameters]
-            kept = [i for i, gradient in enumerate(gradients) if gradient is self._views[i]]
-            self._lost = {i for i in self._lost if gradients[i] is self._views[i]}
+            kept = [i for i, gradient in enumerate(gradients) if gradient is self.views[i]]
+            self._lost = {i for i in self._lost if gradients[i] is self.views[i]}
             if self.phase == IDLE:
                 for i in kept:
-                    if self._views[i].__class__ is guard.GuardedGradient:
-                        self._before_accumulation(i)
+                    if self.views[i].__class__ is guard.GuardedGradient:
+                        self.before_accumulation(i)
+                if kept:
+                    self._keep_what_others_gave(current)
             elif kept or any(gradient is not None for i, gradient in enumerate(gradients) if i != current):
                 self._wait_for_averages()
                 self._absorb(current)
@@ -213,7 +145,7 @@ class Rounds:
                 self.engine.discard_gradients(self.model)
                 self.phase = IDLE
         self._accumulating = self.phase == SYNCED
-        self._fired[:] = [0] * len(self._fired)
+        self.fired[:] = [0] * len(self.fired)
         self._event("round")
         self.phase = OPEN
         _open_rounds.append(self)
@@ -221,13 +153,22 @@ class Rounds:
         self.fast = self.engine.takes_addresses and not self._accumulating and self._options["schedule"] != "sync"
         self.engine.mark_backward(self.model)
 
+    def _keep_what_others_gave(self, current):
+        """Nobody zeroed the last step's averages; those to which only other ranks had contributed are part of the sum as well."""
+        for i, parameter in enumerate(self.parameters):
+            if self.fired[i] == 0 and self.engine.used(self.model, i) and (parameter.grad is None or i == current):
+                self.use_gradient(i)
+                if i == current and parameter.grad is not self.views[i]:
+                    self.views[i].add_(parameter.grad.detach())
+                parameter.grad = self.views[i]
+
     def _hand_over(self, i):
         """Gives the engine what p.grad holds; p.grad becomes the view of the average to come."""
-        parameter, view = self.parameters[i], self._views[i]
+        parameter, view = self.parameters[i], self.views[i]
         with unguarded():
             gradient = parameter.grad
             if gradient.layout != torch.strided:
-                raise self._sparse(i)
+                raise self.sparse(i)
             if gradient is not view:
                 if view.__class__ is guard.GuardedGradient:
                     self.engine.before_use(self.model, i)  # the last step's update may still read it
@@ -248,7 +189,7 @@ class Rounds:
         with unguarded():
             for i, parameter in enumerate(self.parameters):
                 gradient = parameter.grad
-                handed_over = gradient is self._views[i] and self._views[i].__class__ is guard.GuardedGradient
+                handed_over = gradient is self.views[i] and self.views[i].__class__ is guard.GuardedGradient
                 if gradient is not None and not handed_over:
                     self._hand_over(i)
 
@@ -292,16 +233,16 @@ class Rounds:
         """Gradients that only other ranks had become visible here too."""
         with unguarded():
             for i, parameter in enumerate(self.parameters):
-                view = self._views[i]
+                view = self.views[i]
                 view.__class__ = torch.Tensor
-                if self._fired[i] == 0 and parameter.grad is None and self.engine.used(self.model, i):
+                if self.fired[i] == 0 and parameter.grad is None and self.engine.used(self.model, i):
                     parameter.grad = view
 
     def _absorb(self, current=-1):
         """Takes p.grad as the script left it as the gradient; SYNCED only."""
         with unguarded():
             for i, parameter in enumerate(self.parameters):
-                gradient, view = parameter.grad, self._views[i]
+                gradient, view = parameter.grad, self.views[i]
                 if gradient is view or i == current:
                     continue
                 if gradient is None:
@@ -332,10 +273,10 @@ class Rounds:
             self._absorb()
         with unguarded():
             for i in self._lost:
-                if self.parameters[i].grad is self._views[i]:
+                if self.parameters[i].grad is self.views[i]:
                     raise self._never_gathered(i)
         self._lost.clear()
-        self._keep_memory()
+        self._placement.keep(self.parameters, self.names)
         self._event("step")
         self.engine.step(self.model, hyper)
         if update is not None:
@@ -350,30 +291,15 @@ class Rounds:
         torch.autograd.graph.increment_version(self.parameters)
         if self._options["schedule"] not in ("sync", "wfbp"):
             self._set_in_motion()
-            for view in self._views:  # the update may still read them
+            for view in self.views:  # the update may still read them
                 view.__class__ = guard.GuardedGradient
 
     def _untouched(self):
         with unguarded():
             return all(
                 (gradient := parameter.grad) is view or (gradient is None and fired == 0)
-                for parameter, view, fired in zip(self.parameters, self._views, self._fired)
+                for parameter, view, fired in zip(self.parameters, self.views, self.fired)
             )
-
-    def _keep_memory(self):
-        """A script may have given a parameter other memory (`p.data = ...`): its values count, in our memory."""
-        with unguarded():
-            for i, parameter in enumerate(self.parameters):
-                if parameter.data_ptr() != self._addresses[i]:
-                    values = parameter.detach()
-                    home = self._parameter_view(i)
-                    if values.dtype != home.dtype or values.shape != home.shape or values.device != home.device:
-                        raise UsageError(
-                            f"parameter '{self.names[i]}' became {values.dtype} {tuple(values.shape)} on {values.device}; it was "
-                            f"{home.dtype} {tuple(home.shape)} on {home.device}: convert the model before the DistributedOptimizer is made"
-                        )
-                    home.copy_(values)
-                    parameter.data = home
 
     def _set_in_motion(self):
         if None in self._guarded_types:
@@ -400,7 +326,7 @@ class Rounds:
 
     def use_gradient(self, i, zeroing=False):
         """zeroing: whatever it was, it will be zeros."""
-        view = self._views[i]
+        view = self.views[i]
         if self.phase == OPEN:
             raise UsageError(
                 f"the gradient of '{self.names[i]}' is on its way to the other ranks; it is the average when backward() has ended"
@@ -476,18 +402,20 @@ class Rounds:
 
     def report(self):
         if self.model is None:
-            return {"iterations": 0, "schedule": self._options["schedule"], "groups": []}
+            return runtime.empty_report(self._options["schedule"], "sharded" if self.sharded else "replicated")
         waits = "once a forward, at its beginning (torch.compile)" if self.compiled else "at the first use of each parameter"
         return {**self.engine.report(self.model), "waits": waits}
 
     def close(self):
         """The optimizer is gone: parameters come to rest and keep their memory."""
-        for handle in self._handles:
-            handle.remove()
+        self.hooks.remove()
         try:
             self.flush()
         except MaypoleError:
             self.unguard()  # the job has failed; whoever still trains was told
+        last = self.report()
+        self.report = lambda: last
+        self.parameters, self.views = [], []
 
     def reduce_nothing(self):
         """A round in which this rank has no gradient. It says zeros for the parameter that is used first, which opens the round."""
@@ -497,7 +425,7 @@ class Rounds:
         if not self._accumulating:
             self.engine.before_use(self.model, 0)
             with unguarded():
-                self._views[0].zero_()
+                self.views[0].zero_()
         self.engine.gradient_ready(self.model, 0, 0)
         self._end_round()
 
@@ -511,41 +439,28 @@ class Rounds:
         self.unguard()
         used = dict.fromkeys(self._first_use)
         order = broadcast_object([*used, *(i for i in range(len(self.parameters)) if i not in used)])
-        fired = [self._fired[i] for i in order]
+        fired = [self.fired[i] for i in order]
         self.parameters = [self.parameters[i] for i in order]
         self.names = [self.names[i] for i in order]
         self._types = [self._types[i] for i in order]
         self.__dict__.pop("_guarded_types", None)
-        self._expected = [max(1, count) for count in fired]
-        self._fired = [0] * len(order)
+        self.expected = [max(1, count) for count in fired]
+        self.fired = [0] * len(order)
         self._param_groups = [self._param_groups[i] for i in order]
         specs = [(name, p.numel(), NUMBERS[p.dtype], group) for name, p, group in zip(self.names, self.parameters, self._param_groups)]
         self.model = self.engine.add_model(specs, **self._options)
-        for i, parameter in enumerate(self.parameters):
+        self._placement = Placement(self.engine, self.model, self.parameters)
+        self.views = self._placement.gradients
+        for i, (parameter, view) in enumerate(zip(self.parameters, self.views)):
             guard.adopt_parameter(parameter, self, i)
-            home = self._parameter_view(i, torch.empty_like(parameter).stride())
-            home.copy_(parameter.detach())
-            parameter.data = home
-            self._addresses.append(home.data_ptr())
-            view = shaped(self.engine.gradient_tensor(self.model, i), home.shape, home.stride())
             guard.adopt_gradient(view, self, i)
-            self._views.append(view)
-        self._watch(self._hooks)
+        self.hooks.watch(self.hooks.steady)
         if self.on_set_up is not None:
             self.on_set_up()
         with unguarded():
             anything = any(parameter.grad is not None for parameter in self.parameters)
         if anything:
             self._begin_round()
-            self._fired[:] = fired
+            self.fired[:] = fired
             self._end_round()
             self._wait_for_averages()
-
-    def _parameter_view(self, i, strides=None):
-        parameter = self.parameters[i]
-        return shaped(self.engine.parameter_tensor(self.model, i), parameter.shape, strides or parameter.stride())
-
-
-def shaped(flat, shape, strides):
-    """A tensor of this shape over all of the memory of `flat`, which it owns as its own storage."""
-    return torch.empty(0, dtype=flat.dtype, device=flat.device).set_(flat.untyped_storage(), flat.storage_offset(), shape, strides)

@@ -56,14 +56,16 @@ class IterationClock:
 
     def report(self):
         return {
+            **empty_report(self._schedule, self._update),
             "iterations": len(self._durations),
             "iteration_s": statistics.median(self._durations) if self._durations else 0.0,
-            **dict.fromkeys(("forward_s", "backward_s", "reduce_scatter_s", "all_gather_s", "exposed_s", "bound_s"), 0.0),
-            "schedule": self._schedule,
-            "update": self._update,
-            "world_size": 1,
-            "groups": [],
         }
+
+
+def empty_report(schedule, update):
+    """The fields of a report, before anything was measured."""
+    figures = ("iteration_s", "forward_s", "backward_s", "reduce_scatter_s", "all_gather_s", "communication_s", "exposed_s", "bound_s")
+    return {**dict.fromkeys(figures, 0.0), "iterations": 0, "schedule": schedule, "update": update, "world_size": size(), "groups": []}
 
 
 def init(backend=None, timeout=None):

@@ -98,6 +98,29 @@ def a_parameter_that_only_one_rank_uses_is_averaged_with_zeros(job: Job):
 
 
 @case
+def a_parameter_that_only_one_rank_uses_adds_up_without_zero_grad(job: Job):
+    if job.sharded:
+        return  # an error, in without_zero_grad_gradients_add_up_over_steps
+
+    def loop(model, optimizer, part):
+        plain = part(torch.arange(12)).numel() == 12
+        for k, (inputs, classes) in enumerate(batches(6)):
+            if plain:
+                loss = 0.0
+                for r in range(maypole.size()):
+                    model.take = k < 4 and r == 0
+                    rows = slice(r, None, maypole.size())
+                    loss = loss + nn.functional.cross_entropy(model(inputs[rows]), classes[rows]) / maypole.size()
+            else:
+                model.take = k < 4 and maypole.rank() == 0
+                loss = loss_of(model, part, (inputs, classes))
+            loss.backward()
+            optimizer.step()
+
+    job.compare(Branches, sgd, loop)
+
+
+@case
 def a_parameter_unfrozen_in_mid_training_is_trained(job: Job):
     def loop(model, optimizer, part):
         for k, batch in enumerate(batches(8)):

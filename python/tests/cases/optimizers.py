@@ -2,7 +2,7 @@
 import maypole.torch as maypole
 import torch
 
-from cases import Job, adamw, batches, case, expect_close, expect_equal, loss_of, mlp, sgd, simple_loop
+from cases import Job, adamw, batches, case, expect_close, expect_equal, expect_error, loss_of, mlp, sgd, simple_loop
 
 MAKERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -177,3 +177,20 @@ def schedulers_state_dicts_and_repr_see_one_owner(job: Job):
     reference = mlp()
     reference.load_state_dict(model.state_dict())
     expect_equal(model, reference, 0.0)
+
+
+@case
+def bfloat16_compression_trains_replicas_alike_and_close(job: Job):
+    if job.backend != "native" or job.sharded:
+        model = mlp()
+        with expect_error("compress"):
+            job.distribute(sgd(model), model, compression="bf16")
+        return
+
+    def loop(*arguments):
+        simple_loop(*arguments, steps=10, dtype=torch.float32)
+
+    model, _, _ = job.compare(lambda: mlp(torch.float32), sgd, loop, tolerance=3e-2, compression="bf16")
+    for parameter in model.parameters():
+        copies = maypole.all_gather(parameter)
+        assert all(torch.equal(copy, copies[0]) for copy in copies)

@@ -9,7 +9,7 @@ import maypole.torch as maypole
 import torch
 from torch import nn
 
-from cases import Job, batches, case, expect_close, loss_of, mlp, sgd, share
+from cases import Job, batches, case, expect_close, expect_error, loss_of, mlp, sgd, share
 
 TOUCHES = {
     "state_dict": lambda m, p: next(v for k, v in m.state_dict().items() if k == "2.weight"),
@@ -152,3 +152,20 @@ def collectives_reduce_move_and_agree(job: Job):
     assert complex_sum.imag.item() == sum(range(size))
     maypole.barrier()
     maypole.barrier(timeout=60)
+
+
+@case
+def a_backward_through_a_forward_from_before_the_step_is_torchs_error(job: Job):
+    model = mlp()
+    optimizer = job.distribute(sgd(model), model)
+    batch, other = batches(2)
+    for _ in range(2):
+        old = loss_of(model, share, other)
+        optimizer.zero_grad()
+        loss_of(model, share, batch).backward()
+        optimizer.step()
+        with expect_error("modified by an inplace operation", kind=RuntimeError):
+            old.backward()
+        optimizer.zero_grad()
+        loss_of(model, share, batch).backward()
+        optimizer.step()

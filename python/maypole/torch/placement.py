@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where parameters and gradients live once the engine knows them: each a tensor with its own storage over its part of an arena."""
+
+import torch
+
+from maypole.errors import UsageError
+
+# Inside, p.grad and p.data_ptr() are read as they are, without asking the guard.
+unguarded = torch._C.DisableTorchFunctionSubclass
+
+
+class Placement:
+    def __init__(self, engine, model, parameters):
+        """Moves parameters, one by one, and makes a view for each gradient. Strides stay, so channels_last does."""
+        self._homes = []
+        self.gradients = []
+        for i, parameter in enumerate(parameters):
+            strides = torch.empty_like(parameter).stride()
+            home = _shaped(engine.parameter_tensor(model, i), parameter.shape, strides)
+            home.copy_(parameter.detach())
+            parameter.data = home
+            self._homes.append((home, home.data_ptr()))
+            self.gradients.append(_shaped(engine.gradient_tensor(model, i), parameter.shape, strides))
+
+    def keep(self, parameters, names):
+        """A script may have given a parameter other memory (`p.data = ...`): its values count, in our memory."""
+        with unguarded():
+            for parameter, name, (home, address) in zip(parameters, names, self._homes):
+                if parameter.data_ptr() != address:
+                    _move(parameter, name, home)
+
+
+def _move(parameter, name, home):
+    values = parameter.detach()
+    if values.dtype != home.dtype or values.shape != home.shape or values.device != home.device:
+        raise UsageError(
+            f"parameter '{name}' became {values.dtype} {tuple(values.shape)} on {values.device}; it was {home.dtype} "
+            f"{tuple(home.shape)} on {home.device}: convert the model before the DistributedOptimizer is made"
+        )
+    home.copy_(values)
+    parameter.data = home
+
+
+def _shaped(flat, shape, strides):
+    return torch.empty(0, dtype=flat.dtype, device=flat.device).set_(flat.untyped_storage(), flat.storage_offset(), shape, strides)
