@@ -53,7 +53,7 @@ absl::Status EngineImpl::await(ModelState& m, std::size_t group, absl::FunctionR
   }
   const base::TimePoint end = now();
   m.measurements.add_exposed(group, end - begin);
-  timeline_.record(Track::kWait, fmt::format("wait for group {}", group), begin, end);
+  timeline_.record(Track::kWait, {"wait for", static_cast<int>(group), m.id}, begin, end);
   return error_;
 }
 
@@ -124,7 +124,7 @@ absl::Status EngineImpl::close_round(ModelState& m) {
   notify();
   const base::TimePoint end = now();
   if (m.measurements.backward_begin() != base::TimePoint{}) {
-    timeline_.record(Track::kCompute, "backward", m.measurements.backward_begin(), end);
+    timeline_.record(Track::kCompute, {"backward", -1, m.id}, m.measurements.backward_begin(), end);
   }
   m.measurements.end_backward(end);
   agree_on_used(m);
@@ -295,7 +295,7 @@ void EngineImpl::update_now(ModelState& m) {
   }
   const base::TimePoint end = now();
   m.measurements.add_update(end - begin);
-  timeline_.record(Track::kUpdate, "update", begin, end);
+  timeline_.record(Track::kUpdate, {"update", -1, m.id}, begin, end);
   m.updates_done = m.steps;
 }
 
@@ -338,7 +338,7 @@ void EngineImpl::mark_backward(ModelId id) {
   base::MutexLock lock(mutex_);
   const base::TimePoint begin = now();
   if (m.measurements.forward_begin() > m.measurements.backward_begin()) {
-    timeline_.record(Track::kCompute, "forward", m.measurements.forward_begin(), begin);
+    timeline_.record(Track::kCompute, {"forward", -1, m.id}, m.measurements.forward_begin(), begin);
   }
   m.measurements.mark_backward(begin);
 }

@@ -28,10 +28,6 @@ base::DType gradient_wire(const ModelState& m, base::DType dtype) {
   return m.options.compress_bfloat16 && dtype == base::DType::kFloat32 ? base::DType::kBFloat16 : dtype;
 }
 
-std::string event_name(const ModelState& m, const char* what, std::size_t g) {
-  return m.id == 0 ? fmt::format("{} group {}", what, g) : fmt::format("{} group {} of model {}", what, g, m.id);
-}
-
 }  // namespace
 
 void EngineImpl::run() {
@@ -219,7 +215,7 @@ void EngineImpl::reduce_ended(ModelState& m, std::size_t g, const absl::Status& 
   --reduces_in_motion_;
   reduce_bytes_in_motion_ -= bytes_of(m, g);
   const base::TimePoint begin = m.measurements.add_reduce_scatter(g, m.groups[g].reduce_begin, end);
-  timeline_.record(Track::kReduceScatter, event_name(m, "RS", g), begin, end);
+  timeline_.record(Track::kReduceScatter, {"RS", static_cast<int>(g), m.id}, begin, end);
   notify();
 }
 
@@ -236,7 +232,7 @@ void EngineImpl::gather_ended(ModelState& m, std::size_t g, const absl::Status& 
   --gathers_in_motion_;
   gather_bytes_in_motion_ -= bytes_of(m, g);
   const base::TimePoint begin = m.measurements.add_all_gather(g, m.groups[g].gather_begin, end);
-  timeline_.record(Track::kAllGather, event_name(m, "AG", g), begin, end);
+  timeline_.record(Track::kAllGather, {"AG", static_cast<int>(g), m.id}, begin, end);
   notify();
 }
 
@@ -264,7 +260,7 @@ bool EngineImpl::advance_update(ModelState& m) {
         mutex_.lock();
         const base::TimePoint end = now();
         m.measurements.add_update(end - begin);
-        timeline_.record(Track::kUpdate, event_name(m, "update", g), begin, end);
+        timeline_.record(Track::kUpdate, {"update", static_cast<int>(g), m.id}, begin, end);
       }
       group.updated = true;
       if (std::ranges::all_of(m.groups, [](const GroupState& each) { return each.updated; })) {

@@ -18,6 +18,14 @@ constexpr std::array<std::string_view, 5> kTrackNames = {"compute", "reduce-scat
 
 double microseconds(base::Nanoseconds time) { return static_cast<double>(time.count()) / 1e3; }
 
+std::string name_of(const Timeline::What& what) {
+  std::string name = what.verb;
+  if (what.group >= 0) {
+    name += fmt::format(" group {}", what.group);
+  }
+  return what.model == 0 ? name : fmt::format("{} of model {}", name, what.model);
+}
+
 }  // namespace
 
 Timeline::Timeline(bool enabled, int rank)
@@ -26,12 +34,15 @@ Timeline::Timeline(bool enabled, int rank)
       wall_offset_(std::chrono::duration_cast<base::Nanoseconds>(std::chrono::system_clock::now().time_since_epoch()) -
                    std::chrono::steady_clock::now().time_since_epoch()) {}
 
-void Timeline::record(Track track, std::string name, base::TimePoint begin, base::TimePoint end) {
+void Timeline::record(Track track, const What& what, base::TimePoint begin, base::TimePoint end) {
   if (!enabled_ || end <= begin) {
     return;
   }
   base::MutexLock lock(mutex_);
-  events_.push_back({track, std::move(name), begin, end});
+  if (events_.size() == kMaxEvents) {
+    events_.pop_front();
+  }
+  events_.push_back({track, what, begin, end});
 }
 
 absl::Status Timeline::write(const std::string& path) const {
@@ -54,7 +65,7 @@ absl::Status Timeline::write(const std::string& path) const {
       fmt::format_to(out,
                      ",\n"
                      R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
-                     event.name, rank_, static_cast<int>(event.track), microseconds(event.begin.time_since_epoch() + wall_offset_),
+                     name_of(event.what), rank_, static_cast<int>(event.track), microseconds(event.begin.time_since_epoch() + wall_offset_),
                      microseconds(event.end - event.begin));
     }
   }

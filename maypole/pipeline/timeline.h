@@ -8,8 +8,9 @@
 
 #include <absl/status/status.h>
 
+#include <cstddef>
+#include <deque>
 #include <string>
-#include <vector>
 
 namespace maypole::pipeline {
 
@@ -19,16 +20,25 @@ class Timeline {
  public:
   Timeline(bool enabled, int rank);
 
-  /// Thread: any. Does nothing when not enabled. The events of one track must not overlap.
-  void record(Track track, std::string name, base::TimePoint begin, base::TimePoint end);
+  /// What an event is about: `RS group 3 of model 1`. Group -1: no group; model 0 is not written.
+  struct What {
+    const char* verb;  // a literal
+    int group = -1;
+    std::size_t model = 0;
+  };
+
+  /// Thread: any. Does nothing when not enabled. The events of one track must not overlap. Of a long run the latest are kept
+  /// (kMaxEvents, some 30 MB).
+  void record(Track track, const What& what, base::TimePoint begin, base::TimePoint end);
 
   /// Writes all events: times are microseconds of the wall clock, so that files of several ranks can be laid over each other.
   [[nodiscard]] absl::Status write(const std::string& path) const;
 
  private:
+  static constexpr std::size_t kMaxEvents = 500'000;
   struct Event {
     Track track;
-    std::string name;
+    What what;
     base::TimePoint begin;
     base::TimePoint end;
   };
@@ -36,7 +46,7 @@ class Timeline {
   const int rank_;
   const base::Nanoseconds wall_offset_;  // wall clock minus steady clock, once, so that a clock that is set does not bend the picture
   mutable base::Mutex mutex_;
-  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Event> events_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace maypole::pipeline
