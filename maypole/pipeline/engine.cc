@@ -219,8 +219,9 @@ absl::Status EngineImpl::gradient_ready(ModelId id, std::size_t i, const std::by
       m.memory->copy_gradient(i, source);
     }
   }
-  m.gradient_arrived(i);
-  work_.notify_one();
+  if (m.gradient_arrived(i)) {
+    work_.notify_one();  // not for every gradient: waking the thread costs more than copying a small one
+  }
   return error_;
 }
 

@@ -59,14 +59,17 @@ void ModelState::begin_round() {
   parameters_open = false;
 }
 
-void ModelState::gradient_arrived(std::size_t i) {
+bool ModelState::gradient_arrived(std::size_t i) {
   if (arrived[i] != 0) {
-    return;
+    return false;
   }
   arrived[i] = 1;
+  bool completed = false;
   for (const std::size_t g : plan().tensors[i].groups) {
     progress[g].ready = --groups[g].outstanding == 0;
+    completed = completed || progress[g].ready;
   }
+  return completed;
 }
 
 bool ModelState::reopen_gradient(std::size_t i) {

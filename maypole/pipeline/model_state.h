@@ -81,8 +81,8 @@ struct ModelState {
 
   /// Starts the next round; the first of a step forgets what was used.
   void begin_round();
-  /// Counts gradient i in; groups that have all theirs become ready.
-  void gradient_arrived(std::size_t i);
+  /// Counts gradient i in; groups that have all theirs become ready. Returns whether one did.
+  bool gradient_arrived(std::size_t i);
   /// Takes gradient i out again, for a second contribution. False: a group of it is already being reduced.
   bool reopen_gradient(std::size_t i);
   /// Every gradient that has not come counts as zeros.
