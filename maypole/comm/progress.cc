@@ -48,7 +48,10 @@ absl::StatusOr<std::unique_ptr<Progress>> Progress::start(int rank, Connections 
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  progress->life_->progress = progress.get();
+  {
+    const base::MutexLock lock(progress->life_->mutex);
+    progress->life_->progress = progress.get();
+  }
   progress->thread_ = std::jthread([p = progress.get()] { p->run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return progress;

@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 Worker worker_of(int rank, int num_ranks) {
   return {.rank = rank,
