@@ -88,7 +88,7 @@ void RegionTable::make_private() {
   for (const auto& [begin, entry] : by_address_) {
     if (entry.fd >= 0) {
       // The pages stay as they are until somebody writes them.
-      ::mmap(const_cast<std::byte*>(begin), entry.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, entry.fd, 0);
+      (void)::mmap(const_cast<std::byte*>(begin), entry.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, entry.fd, 0);
     }
   }
 }

@@ -125,6 +125,7 @@ class Network {
   }
   void supply(int rank, std::uint64_t tag) {
     post([&] {
+      mutex_.assert_held();
       Rank& r = at(rank);
       if (error_.ok()) {
         r.gathers.at(tag).supplied = true;
@@ -141,7 +142,10 @@ class Network {
   }
 
   void abort(absl::Status reason) {
-    post([&] { fail(std::move(reason)); });
+    post([&] {
+      mutex_.assert_held();
+      fail(std::move(reason));
+    });
   }
   absl::Status status() {
     base::MutexLock lock(mutex_);
@@ -216,6 +220,7 @@ class Network {
   comm::Work admit(const comm::Work& work, Add add) {
     absl::Status refused;
     post([&] {
+      mutex_.assert_held();
       refused = error_;
       if (refused.ok()) {
         add();
