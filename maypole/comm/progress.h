@@ -30,6 +30,11 @@
 
 namespace maypole::comm {
 
+/// The lanes that carry data, in the order in which the progress thread serves them.
+inline constexpr std::array<Lane, 3> kDataLanes{Lane::kUser, Lane::kReduceScatter, Lane::kAllGather};
+
+[[nodiscard]] constexpr std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
+
 struct ProgressOptions {
   base::Nanoseconds silence = std::chrono::seconds(2);     // of a neighbour before it is lost
   base::Nanoseconds timeout = std::chrono::minutes(30);    // of an operation before its peers are late
@@ -62,7 +67,7 @@ class Progress {
 
   // --- on the progress thread (inside a posted function) ---
   void start_on_loop(Lane lane, std::unique_ptr<Collective> collective, std::int64_t priority);
-  [[nodiscard]] LaneState& lane_on_loop(Lane lane) { return *lanes_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] LaneState& lane_on_loop(Lane lane) { return *lanes_[index(lane)]; }
   [[nodiscard]] ControlPlane& control_on_loop() { return *control_; }
   /// Ends everything with `reason`; tells the peers unless they told us.
   void fail_on_loop(const absl::Status& reason, bool tell_peers);
@@ -76,6 +81,9 @@ class Progress {
   void watch_on_loop(std::function<bool()> f) { watchers_.push_back(std::move(f)); }
 
  private:
+  /// What epoll says of the eventfd by which posts wake the thread; other tags are indices of ports.
+  static constexpr std::uint64_t kEventTag = ~std::uint64_t{0};
+
   class ExchangeSink;
   /// One link's transports; which lanes exist depends on what the link is for.
   struct Port {
