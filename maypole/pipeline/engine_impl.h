@@ -125,8 +125,6 @@ class EngineImpl final : public Engine {
   std::deque<ModelState*> reduce_order_ ABSL_GUARDED_BY(mutex_);  // models with reduce-scatters to start, in the order of their rounds
   std::size_t reduces_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t reduce_bytes_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::size_t gathers_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;  // supplied and not done
-  std::size_t gather_bytes_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t gather_order_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

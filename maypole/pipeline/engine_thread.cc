@@ -13,7 +13,9 @@ namespace {
 
 base::TimePoint now() { return std::chrono::steady_clock::now(); }
 
-// Several groups of a lane are in motion, so that the ring never idles between two; more only delays what schedules decide later.
+// Several reduce-scatters are in motion, so that the ring never idles between two; more only delays what schedules decide later.
+// Gathers have no limit: ranks may supply them in different orders, and a gather ends only when every rank has supplied it, so ranks
+// that each held the limit in gathers that another has not supplied yet would wait for one another for ever. Their priority orders them.
 constexpr std::size_t kGroupsInMotion = 4;
 constexpr std::size_t kBytesInMotion = 16 << 20;
 
@@ -129,7 +131,7 @@ bool EngineImpl::plan_all_gather(ModelState& m, std::size_t g, std::vector<Start
   if (parameters && (m.drop || !m.groups[g].updated)) {
     return false;
   }
-  if ((m.sharded && !earlier_gathers_done(m)) || lane_is_full(gathers_in_motion_, gather_bytes_in_motion_)) {
+  if (m.sharded && !earlier_gathers_done(m)) {
     return false;
   }
   m.progress[g].gather_started = true;
@@ -138,8 +140,6 @@ bool EngineImpl::plan_all_gather(ModelState& m, std::size_t g, std::vector<Start
     m.progress[g].gather_done = true;
     return true;
   }
-  ++gathers_in_motion_;
-  gather_bytes_in_motion_ += bytes_of(m, g);
   if (m.sharded && !parameters) {
     ++m.gathers_in_motion;
     starts.push_back({&m, g, Start::What::kOpenGradients});
@@ -229,8 +229,6 @@ void EngineImpl::gather_ended(ModelState& m, std::size_t g, const absl::Status& 
   MAYPOLE_CHECK(m.progress[g].gather_started);
   m.progress[g].gather_done = true;
   --m.gathers_in_motion;
-  --gathers_in_motion_;
-  gather_bytes_in_motion_ -= bytes_of(m, g);
   const base::TimePoint begin = m.measurements.add_all_gather(g, m.groups[g].gather_begin, end);
   timeline_.record(Track::kAllGather, {"AG", static_cast<int>(g), m.id}, begin, end);
   notify();
