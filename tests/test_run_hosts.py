@@ -21,6 +21,11 @@ from running import LIMIT_S, NSENTER, PROGRAM, environments, marked_processes, p
         (["--transport", "udp"], "--transport"),
         (["--bandwidth", "quick"], "--bandwidth"),
         (["--timeout", "soon"], "--timeout"),
+        (["--timeout", "0s"], "--timeout"),
+        (["--hosts", ""], "--hosts"),
+        (["--launcher", ""], "--launcher"),
+        (["--bandwidth", ""], "--bandwidth"),
+        (["--report", ""], "--report"),
         (["--interface", "no-such0"], "--interface"),
         (["--hosts", "a"], "--hosts"),
         (["--hosts", "a:2", "-n", "3"], "-n"),
@@ -51,6 +56,12 @@ def test_a_command_that_does_not_exist_is_127(here):
     done = run("-n", "2", "--", "no-such-program")
     assert done.returncode == 127
     assert "cannot start 'no-such-program': No such file or directory" in done.stderr
+
+
+def test_a_launcher_that_does_not_exist_names_the_host_and_the_flag(here):
+    done = run("--hosts", "elsewhere=10.0.0.1:1", "--launcher", "no-such-program {host} {command}", "--", "true")
+    assert done.returncode == 1
+    assert "host 'elsewhere': cannot start 'no-such-program'" in done.stderr and "check --launcher" in done.stderr
 
 
 def test_version(here):

@@ -126,7 +126,8 @@ absl::Status Launch::start_agents() {
   for (AgentLink& agent : agents_) {
     const absl::Status status = start_agent(agent);
     if (!status.ok()) {
-      return base::error(status.code(), "host '{}': {}", agent.place.host.name, base::message(status));
+      return base::error(status.code(), "host '{}': {}{}", agent.place.host.name, base::message(status),
+                         agent.direct ? "" : ": check --launcher, which starts the programs of that host");
     }
     agent.send(MessageKind::kSpec, to_json(spec_for(agent)));
   }

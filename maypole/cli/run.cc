@@ -76,7 +76,11 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
     MAYPOLE_RETURN_IF_ERROR(for_flag("--bandwidth", base::parse_bandwidth(written.bandwidth).status()));
   }
   if (!written.timeout.empty()) {
-    MAYPOLE_RETURN_IF_ERROR(for_flag("--timeout", base::parse_duration(written.timeout).status()));
+    const auto timeout = base::parse_duration(written.timeout);
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--timeout", timeout.status()));
+    if (*timeout <= base::Nanoseconds::zero()) {
+      return base::error(absl::StatusCode::kInvalidArgument, "--timeout: duration '{}' must be above zero", written.timeout);
+    }
   }
   if (!run.report.empty()) {
     MAYPOLE_RETURN_IF_ERROR(for_flag("--report", check_writable(run.report)));
@@ -110,26 +114,33 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
 
 std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
   CLI::App* run = app.add_subcommand("run", "Run one job: start its workers here or on hosts, and end with its exit code");
-  run->prefix_command();                       // from the first word that is not an option on, everything belongs to the command
+  run->prefix_command();  // from the first word that is not an option on, everything belongs to the command
+  // An empty value is a shell variable that was not set: the default in its place would start another job than was meant.
+  const CLI::Validator filled(
+      [](const std::string& value) { return value.empty() ? std::string("the value is empty: leave the option out for its default") : ""; },
+      "");
   auto written = std::make_shared<Written>();  // shared with the function that outlives this one
   written->run.command = std::move(command);
   run->footer("The command and its arguments follow, best after `--`:\n  maypole run -n 2 -- python3 train.py");
   run->add_option("-n", written->num_workers, "Number of workers; default: all slots of --hosts, or 1")->check(CLI::Range(1, kMaxWorkers));
-  run->add_option("--hosts", written->hosts, "name[=address]:slots,...; filled in order; default: this machine");
+  run->add_option("--hosts", written->hosts, "name[=address]:slots,...; filled in order; default: this machine")->check(filled);
   run->add_option("--launcher", written->launcher,
                   "How to start a program on a host; {host} is its name, {command} the program; default: directly here, `ssh {host} "
-                  "{command}` elsewhere");
+                  "{command}` elsewhere")
+      ->check(filled);
   run->add_option("--schedule", written->schedule, "sync, wfbp, dear or weave; overrides what the script says")
       ->check(CLI::IsMember({"sync", "wfbp", "dear", "weave"}));
   run->add_option("--backend", written->backend, "native or c10d; overrides what the script says")
       ->check(CLI::IsMember({"native", "c10d"}));
-  run->add_option("--bandwidth", written->bandwidth, "Pace every ring edge to this rate, as 200Mbps");
-  run->add_option("--interface", written->interface, "Network interface of the ring; default: the one that routes to the peers");
+  run->add_option("--bandwidth", written->bandwidth, "Pace every ring edge to this rate, as 200Mbps")->check(filled);
+  run->add_option("--interface", written->interface, "Network interface of the ring; default: the one that routes to the peers")
+      ->check(filled);
   run->add_option("--transport", written->transport, "auto, shm or tcp; default: auto, shared memory within a host entry")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}));
-  run->add_option("--report", written->run.report, "Write what communication cost, as JSON");
-  run->add_option("--timeline", written->run.timeline, "Write a trace of every worker for Perfetto");
-  run->add_option("--timeout", written->timeout, "How late a live peer may be before the others give up, as 30min (the default)");
+  run->add_option("--report", written->run.report, "Write what communication cost, as JSON")->check(filled);
+  run->add_option("--timeline", written->run.timeline, "Write a trace of every worker for Perfetto")->check(filled);
+  run->add_option("--timeout", written->timeout, "How late a live peer may be before the others give up, as 30min (the default)")
+      ->check(filled);
   run->add_option("--env", written->environment, "NAME=VALUE for every worker, or NAME to pass on this machine's; may be repeated")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

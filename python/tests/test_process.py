@@ -2,6 +2,8 @@
 """From init() to the end of the process, and what survivors hear when a rank fails."""
 
 import json
+import os
+import tempfile
 
 from jobs import run_job
 
@@ -65,6 +67,23 @@ def test_a_killed_rank_is_named():
     done = run_job(2, TRAIN + "train(3)\nif maypole.rank() == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\ntrain(100000)")
     assert done.returncode == 137
     assert "PeerLostError: rank 1" in done.stderr
+
+
+def test_data_loader_workers_that_are_killed_leave_no_folder():
+    script = (
+        TRAIN
+        + """
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=4, num_workers=2)
+for number, _ in enumerate(loader):
+    train(1)
+    if number == 3 and maypole.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    )
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path is too long for the names of sockets
+        done = run_job(2, script, TMPDIR=folder)
+        assert done.returncode == 137
+        assert [name for name in os.listdir(folder) if name.startswith(("pymp-", "maypole-"))] == []
 
 
 def test_uneven_data_without_join_names_the_rank_that_ended():

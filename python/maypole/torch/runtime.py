@@ -5,6 +5,7 @@ import atexit
 import collections
 import dataclasses
 import json
+import multiprocessing
 import os
 import statistics
 import sys
@@ -95,6 +96,7 @@ def init(backend=None, timeout=None):
             place.engine, place.transport = native.start(environment, timeout)
     place.backend = backend
     _runtime = place
+    _keep_sockets_of_children(environment.report_directory)
     atexit.register(_finish)
     if place.size > 1:
         os.register_at_fork(after_in_child=_close_in_child)
@@ -144,6 +146,14 @@ def _check_torch():
         oldest = ".".join(map(str, _OLDEST_TORCH))
         lacks = f" and lacks {', '.join(missing)}" if missing else ""
         raise UsageError(f"maypole needs PyTorch {oldest} or newer; this is {torch.__version__}{lacks}")
+
+
+def _keep_sockets_of_children(report_directory):
+    """DataLoader workers that are killed leave their folders of sockets behind; the launcher's folder is removed for them."""
+    folder = os.path.dirname(report_directory)
+    longest = 70  # a socket's whole name has at most 107 bytes
+    if folder and len(os.fsencode(folder)) <= longest and os.path.isdir(folder):
+        multiprocessing.current_process()._config.setdefault("tempdir", folder)
 
 
 def _announce_failures():
