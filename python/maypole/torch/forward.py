@@ -109,7 +109,8 @@ class ForwardHooks:
     def _watch_outputs(self, output):
         if self._rounds.model is None:
             self._rounds.unguard()
-        if torch.is_grad_enabled():
+        # torch.func's transforms run backwards of their own, whose gradients belong to the script.
+        if torch.is_grad_enabled() and torch._C._functorch.peek_interpreter_stack() is None:
             for tensor in tensors_in(output):
                 if tensor.requires_grad:
                     tensor.register_hook(self._backward_begins)

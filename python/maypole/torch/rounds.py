@@ -396,6 +396,15 @@ class Rounds:
     def sharded(self):
         return self._options["sharded"]
 
+    def may_read_sharded_state(self):
+        """Ends a round whose gradients the script has thrown away (a GAN's generator leaves such in its critic)."""
+        with unguarded():
+            kept = any(parameter.grad is not None for parameter in self.parameters)
+        if self.phase in (REDUCED, SYNCED) and not kept:
+            self._event("discard")
+            self.discard()
+        return self.phase == IDLE
+
     def discard(self):
         self.engine.discard_gradients(self.model)
         self.phase = IDLE

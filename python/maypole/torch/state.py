@@ -90,6 +90,11 @@ class EngineState:
         if rounds.model is None or not self._slots:
             return
         rounds.flush()
+        if self._sharded and not rounds.may_read_sharded_state():
+            raise UsageError(
+                f"the state of the optimizer of '{rounds.names[0]}' is sharded and cannot be read between backward() and step(), when peers "
+                "may be ahead; read it after step(), or call zero_grad() first if these gradients are not for this optimizer"
+            )
         for i, parameter in enumerate(rounds.parameters):
             count = rounds.engine.update_count(rounds.model, i)
             if count == 0:

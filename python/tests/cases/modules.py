@@ -306,3 +306,22 @@ def dataloader_workers_are_no_members(job: Job):
     reference = mlp()
     reference.load_state_dict(model.state_dict())
     expect_equal(model, reference, 0.0)
+
+
+@case
+def gradients_of_torch_func_are_the_scripts_own(job: Job):
+    def loop(model, optimizer, part):
+        for inputs, classes in batches(4):
+            parameters = dict(model.named_parameters())
+
+            def loss(values, inputs=inputs, classes=classes):
+                outputs = torch.func.functional_call(model, values, (part(inputs),))
+                return nn.functional.cross_entropy(outputs, part(classes))
+
+            gradients = torch.func.grad(loss)({name: parameter.detach() for name, parameter in parameters.items()})
+            optimizer.zero_grad()
+            for name, parameter in parameters.items():
+                parameter.grad = gradients[name]
+            optimizer.step()
+
+    job.compare(mlp, sgd, loop)

@@ -4,8 +4,9 @@ import io
 
 import maypole.torch as maypole
 import torch
+from torch import nn
 
-from cases import Job, batches, case, expect_close, expect_equal, loss_of, mlp, share
+from cases import Job, adamw, batches, case, expect_close, expect_equal, expect_error, loss_of, mlp, share
 
 MAKERS = (
     lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2),
@@ -132,3 +133,30 @@ def a_new_optimizer_over_the_same_model_after_the_old_one_is_gone(job: Job):
     _train(model, ours, share, batches(3))
     _train(reference, MAKERS[1](reference), lambda b: b, batches(3))
     expect_equal(model, reference)
+
+
+@case
+def the_state_of_a_gans_critic_is_readable_once_its_gradients_are_zeroed(job: Job):
+    generator, critic = mlp(), nn.Linear(3, 1).double()
+    make, judge = job.distribute(adamw(generator), generator), job.distribute(adamw(critic), critic)
+
+    def generate(inputs):
+        make.zero_grad()
+        (-critic(generator(share(inputs))).mean()).backward()
+        make.step()
+
+    for inputs, _ in batches(3):
+        judge.zero_grad()
+        critic(generator(share(inputs)).detach()).mean().backward()
+        judge.step()
+        generate(inputs)
+    if job.sharded:
+        with expect_error("weight", "zero_grad()", kind=maypole.UsageError):
+            judge.state_dict()
+    judge.zero_grad()
+    state = judge.state_dict()["state"]
+    assert len(state) == 2 and all(entry["step"] == 3 for entry in state.values())
+    generate(inputs)
+    critic(share(batches(1)[0][0])[:, :3]).mean().backward()
+    judge.step()
+    assert judge.state_dict()["state"][0]["step"] == 4
