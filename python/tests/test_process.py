@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 
+import pytest
 from jobs import run_job
 
 TRAIN = """
@@ -109,6 +110,14 @@ maypole.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=.1), model)
 def test_settings_that_differ_between_ranks_are_named():
     done = run_job(2, TRAIN.replace(", model)\ndef", ", model, schedule=['dear', 'weave'][maypole.rank()])\ndef"))
     assert "the ranks disagree on the optimizer's settings" in done.stderr
+
+
+@pytest.mark.parametrize("update", ["replicated", "sharded"])
+def test_optimizer_options_that_differ_between_ranks_are_named(update):
+    script = TRAIN.replace("lr=1e-2", "lr=[1e-2, 2e-2][maypole.rank()]").replace(", model)\ndef", f", model, update='{update}')\ndef")
+    done = run_job(2, script + "train(3)")
+    assert done.returncode == 1
+    assert "rank 1 has 'lr=0.02 in parameter group 0' where rank 0 has 'lr=0.01 in parameter group 0'" in done.stderr
 
 
 def test_report_and_timeline_are_left_for_the_launcher(tmp_path):

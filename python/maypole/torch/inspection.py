@@ -73,6 +73,20 @@ def check(model, parameters, names, engine):
             )
 
 
+def option_lines(optimizer):
+    """The options of each parameter group in plain words: replicas that are updated with different ones drift apart unseen."""
+    lines = []
+    for number, group in enumerate(optimizer.param_groups):
+        lines.append(f"parameter group {number} of {len(group['params'])} tensors")
+        for name in sorted(group.keys() - {"params"}):
+            value = group[name]
+            if isinstance(value, torch.Tensor) and value.numel() == 1:
+                value = value.item()
+            if value is None or isinstance(value, (bool, int, float, str, tuple)):
+                lines.append(f"{name}={value!r} in parameter group {number}")
+    return lines
+
+
 def agree(model, parameters, names, settings):
     lines = [f"{name} {parameter.dtype} {tuple(parameter.shape)}" for name, parameter in zip(names, parameters)]
     lines += [f"{name} {buffer.dtype} {tuple(buffer.shape)}" for name, buffer in model.named_buffers()]

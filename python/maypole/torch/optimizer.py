@@ -68,7 +68,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         here.engine.check_options(options)
         parameters, names, groups = inspection.collect(optimizer, model)
         inspection.check(model, parameters, names, here.engine)
-        inspection.agree(model, parameters, names, [f"{type(optimizer).__name__} {schedule} {update} {compression} {group_size}"])
+        settings = [f"{type(optimizer).__name__} {schedule} {update} {compression} {group_size}", *inspection.option_lines(optimizer)]
+        inspection.agree(model, parameters, names, settings)
         inspection.share_values(model, parameters)
         rounds = Rounds(here.engine, parameters, names, groups, options)
         self._rounds = rounds
