@@ -109,6 +109,7 @@ class ForwardHooks:
     def _watch_outputs(self, output):
         if self._rounds.model is None:
             self._rounds.unguard()
+        self._rounds.compiled_forward_ended()
         # torch.func's transforms run backwards of their own, whose gradients belong to the script.
         if torch.is_grad_enabled() and torch._C._functorch.peek_interpreter_stack() is None:
             for tensor in tensors_in(output):

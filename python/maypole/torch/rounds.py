@@ -50,6 +50,7 @@ class Rounds:
         self._options = options
         self._param_groups = param_groups
         self._lost = set()  # gradients to which a sharded update added what this rank never had
+        self._uncovered = []  # gradients that nobody shall read, without their guard while compiled code runs
         self._averages_are_here = False  # the last step() began from averages that this rank holds
         self._dirty = False  # local gradients were accumulated under no_sync()
         self._accumulating = False  # this round starts from sums that are in gradient memory already
@@ -366,6 +367,17 @@ class Rounds:
         self.flush()
         if self.phase == REDUCED:
             self._wait_for_averages()
+        elif self.phase == IDLE and self.sharded and not self._averages_are_here:
+            # Dynamo looks at each p.grad, also at one that this rank never had; the script shall not, so the guard comes back after it.
+            self._uncovered = [view for view in self.views if view.__class__ is guard.GuardedGradient]
+            for view in self._uncovered:
+                view.__class__ = torch.Tensor
+
+    def compiled_forward_ended(self):
+        if self.phase == IDLE:
+            for view in self._uncovered:
+                view.__class__ = guard.GuardedGradient
+        self._uncovered = []
 
     def record_first_use(self):
         """From here on the guard notes the order in which parameters are used for the first time."""
@@ -422,6 +434,15 @@ class Rounds:
             self.flush()
         except MaypoleError:
             self.unguard()  # the job has failed; whoever still trains was told
+        with unguarded():
+            for i, (parameter, view) in enumerate(zip(self.parameters, self.views)):
+                if view.__class__ is guard.GuardedGradient:
+                    readable = self.phase == IDLE and (self._averages_are_here or not self.sharded) and i not in self._lost
+                    view.__class__ = torch.Tensor
+                    if readable:
+                        view.mul_(self._factor)
+                    elif parameter.grad is view:
+                        parameter.grad = None  # no average is here, and none will come
         last = self.report()
         self.report = lambda: last
         self.parameters, self.views = [], []

@@ -92,7 +92,7 @@ class EngineState:
         rounds.flush()
         if self._sharded and not rounds.may_read_sharded_state():
             raise UsageError(
-                f"the state of the optimizer of '{rounds.names[0]}' is sharded and cannot be read between backward() and step(), when peers "
+                f"the state of the optimizer of '{rounds.names[0]}' is sharded and cannot be read between backward() and step(): peers "
                 "may be ahead; read it after step(), or call zero_grad() first if these gradients are not for this optimizer"
             )
         for i, parameter in enumerate(rounds.parameters):

@@ -325,3 +325,22 @@ def gradients_of_torch_func_are_the_scripts_own(job: Job):
             optimizer.step()
 
     job.compare(mlp, sgd, loop)
+
+
+@case
+def a_compiled_model_is_evaluated_after_step_without_zero_grad(job: Job):
+    def loop(model, optimizer, part):
+        compiled = torch.compile(model, backend="eager")
+        for _ in range(2):
+            simple_loop(compiled, optimizer, part, steps=2)
+            with torch.no_grad():
+                loop.outputs.append(compiled(batches(1)[0][0]))
+
+    loop.outputs = []
+    torch._dynamo.reset()
+    model, _optimizer, _ = job.compare(mlp, sgd, loop)
+    for expected, actual in zip(loop.outputs[:2], loop.outputs[2:]):
+        expect_close(actual, expected)
+    if job.sharded:
+        with expect_error("synchronize()"):
+            model[0].weight.grad.norm()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import gc
 import io
 
 import maypole.torch as maypole
@@ -160,3 +161,28 @@ def the_state_of_a_gans_critic_is_readable_once_its_gradients_are_zeroed(job: Jo
     critic(share(batches(1)[0][0])[:, :3]).mean().backward()
     judge.step()
     assert judge.state_dict()["state"][0]["step"] == 4
+
+
+@case
+def gradients_outlive_their_optimizer_or_are_none(job: Job):
+    norms = []
+
+    def train(model, optimizer, part):
+        for batch in batches(2):
+            optimizer.zero_grad()
+            loss_of(model, part, batch).backward()
+            optimizer.step()
+        del optimizer
+        gc.collect()
+        norms.append([None if p.grad is None else p.grad.norm() for p in model.parameters()])
+
+    torch.manual_seed(0)
+    reference = mlp()
+    train(reference, adamw(reference), lambda batch: batch)
+    torch.manual_seed(0)
+    model = mlp()
+    train(model, job.distribute(adamw(model), model), share)
+    if job.sharded:
+        assert norms[1] == [None] * len(norms[0])
+    else:
+        expect_close(torch.stack(norms[1]), torch.stack(norms[0]))
