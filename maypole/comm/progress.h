@@ -38,7 +38,7 @@ inline constexpr std::array<Lane, 3> kDataLanes{Lane::kUser, Lane::kReduceScatte
 struct ProgressOptions {
   base::Nanoseconds silence = std::chrono::seconds(2);     // of a neighbour before it is lost
   base::Nanoseconds timeout = std::chrono::minutes(30);    // of an operation before its peers are late
-  base::Nanoseconds spin = std::chrono::microseconds(50);  // how long to look again before blocking
+  base::Nanoseconds spin = std::chrono::microseconds(200);  // how long to look again before blocking
 };
 
 class Progress {
