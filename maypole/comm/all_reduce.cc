@@ -4,8 +4,8 @@
 #include "maypole/base/check.h"
 #include "maypole/base/status.h"
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 namespace maypole::comm {
@@ -51,7 +51,7 @@ ExchangeAllReduce::ExchangeAllReduce(const CollectiveContext& context, FrameHead
       incoming_(context.pool->acquire()) {
   MAYPOLE_CHECK_LE(bytes_, context.pool->segment_bytes());
   if (bytes_ > 0) {
-    std::memcpy(vector_, vector.data(), bytes_);
+    std::copy_n(vector.data(), bytes_, vector_);
   }
   const std::size_t rank = context.position.rank;
   const std::size_t num_ranks = context.position.num_ranks;
@@ -85,7 +85,7 @@ bool ExchangeAllReduce::has_exchange(std::size_t link) const {
 OutgoingFrame ExchangeAllReduce::take_exchange(std::size_t) {
   // The vector changes as soon as the partner's arrives, so what leaves is a copy: at most 64 KiB.
   OutgoingFrame frame{header_, nullptr, this, context_.pool->acquire()};
-  std::memcpy(frame.buffer, vector_, bytes_);
+  std::copy_n(vector_, bytes_, frame.buffer);
   frame.payload = frame.buffer;
   frame.header.bytes = static_cast<std::uint32_t>(bytes_);
   ++in_flight_;
@@ -111,7 +111,7 @@ std::byte* ExchangeAllReduce::destination(const FrameHeader&) { return incoming_
 
 absl::Status ExchangeAllReduce::deliver(const FrameHeader&, const std::byte* payload) {
   if (steps_[step_].replace) {
-    std::memcpy(vector_, payload, bytes_);
+    std::copy_n(payload, bytes_, vector_);
   } else {
     operation_.merge(vector_, payload);
   }

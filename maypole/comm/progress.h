@@ -36,8 +36,8 @@ inline constexpr std::array<Lane, 3> kDataLanes{Lane::kUser, Lane::kReduceScatte
 [[nodiscard]] constexpr std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
 
 struct ProgressOptions {
-  base::Nanoseconds silence = std::chrono::seconds(2);     // of a neighbour before it is lost
-  base::Nanoseconds timeout = std::chrono::minutes(30);    // of an operation before its peers are late
+  base::Nanoseconds silence = std::chrono::seconds(2);      // of a neighbour before it is lost
+  base::Nanoseconds timeout = std::chrono::minutes(30);     // of an operation before its peers are late
   base::Nanoseconds spin = std::chrono::microseconds(200);  // how long to look again before blocking
 };
 

@@ -7,6 +7,7 @@
 #include "maypole/comm/ring_all_gather.h"
 #include "maypole/comm/ring_reduce_scatter.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -87,7 +88,7 @@ class RingCommunicator : public Communicator {
     const auto kind = op == ReduceOp::kAverage ? UserKind::kAllReduceAverage : UserKind::kAllReduceSum;
     if (use_exchange(bytes, 2)) {
       return exchange(kind, 0, count, dtype, {data, bytes}, sum_into(count, dtype), [=, this](const std::byte* vector) {
-        std::memcpy(data, vector, bytes);
+        std::copy_n(vector, bytes, data);
         if (op == ReduceOp::kAverage) {
           context().kernels->scale(dtype, data, count, 1.0 / num_ranks_);
         }
@@ -107,21 +108,23 @@ class RingCommunicator : public Communicator {
     }
     const auto kind = op == ReduceOp::kAverage ? UserKind::kReduceScatterAverage : UserKind::kReduceScatterSum;
     if (num_ranks_ == 1) {
-      std::memmove(output, input, bytes);
+      if (bytes > 0) {  // empty buffers may be null
+        std::memmove(output, input, bytes);
+      }
       return Work::finished(absl::OkStatus());
     }
     if (use_exchange(bytes, 1)) {
       return exchange(kind, 0, count, dtype, {input, bytes}, sum_into(count, dtype), [=, this](const std::byte* vector) {
-        std::memcpy(output, vector + own.begin * size_of(dtype), own.size() * size_of(dtype));
+        std::copy_n(vector + own.begin * size_of(dtype), own.size() * size_of(dtype), output);
         if (op == ReduceOp::kAverage) {
           context().kernels->scale(dtype, output, own.size(), 1.0 / num_ranks_);
         }
       });
     }
     const FrameHeader header = next_user(kind, count, dtype);
+    std::byte* whole = output == nullptr ? nullptr : output - own.begin * size_of(dtype);  // null where the own chunk is empty
     return start(Lane::kUser, 0, [=, this](const Work& work) {
-      return std::make_unique<RingReduceScatter>(context(), header, work,
-                                                 RingReduceScatter::Buffers{input, output - own.begin * size_of(dtype)},
+      return std::make_unique<RingReduceScatter>(context(), header, work, RingReduceScatter::Buffers{input, whole},
                                                  buffer_map(count, dtype), dtype, dtype, op);
     });
   }
@@ -341,7 +344,7 @@ class RingCommunicator : public Communicator {
     const std::size_t total = count * size_of(dtype);
     auto vector = std::make_shared<std::vector<std::byte>>(total);
     if (own_bytes > 0) {
-      std::memcpy(vector->data() + own_begin, data + own_begin, own_bytes);
+      std::copy_n(data + own_begin, own_bytes, vector->data() + own_begin);
     }
     const auto merge = [total](std::byte* into, const std::byte* other) {
       for (std::size_t i = 0; i < total; ++i) {
@@ -350,7 +353,7 @@ class RingCommunicator : public Communicator {
     };
     return exchange(kind, root, count, dtype, *vector, merge, [data, total, vector](const std::byte* result) {
       if (total > 0) {
-        std::memcpy(data, result, total);
+        std::copy_n(result, total, data);
       }
     });
   }
