@@ -68,6 +68,7 @@ class EngineImpl final : public Engine {
     ModelState* model = nullptr;
     std::size_t group = 0;
     enum class What { kReduceScatter, kOpenGradients, kOpenParameters, kSupplyGradients, kSupplyParameters } what = What::kReduceScatter;
+    std::uint64_t gather_order = 0;  // the model's when this was planned: the computing thread may set the next one meanwhile
   };
 
   [[nodiscard]] ModelState& model(ModelId id);

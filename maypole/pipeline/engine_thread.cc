@@ -93,7 +93,7 @@ bool EngineImpl::plan_starts_of(ModelState& m, std::vector<Start>& starts) {
     m.parameters_open = true;
     for (std::size_t g = 0; g < m.num_groups() && num_ranks_ > 1; ++g) {
       ++m.gathers_in_motion;
-      starts.push_back({&m, g, Start::What::kOpenParameters});
+      starts.push_back({&m, g, Start::What::kOpenParameters, m.gather_order});
     }
   }
   for (const overlap::Action& action : m.schedule->next(m.view())) {
@@ -120,9 +120,9 @@ bool EngineImpl::plan_reduce_scatter(ModelState& m, std::size_t g, std::vector<S
   reduce_bytes_in_motion_ += bytes_of(m, g);
   if (!m.sharded) {  // before any peer can finish an average, which takes this rank's part of the reduce-scatter
     ++m.gathers_in_motion;
-    starts.push_back({&m, g, Start::What::kOpenGradients});
+    starts.push_back({&m, g, Start::What::kOpenGradients, m.gather_order});
   }
-  starts.push_back({&m, g, Start::What::kReduceScatter});
+  starts.push_back({&m, g, Start::What::kReduceScatter, m.gather_order});
   return true;
 }
 
@@ -142,9 +142,9 @@ bool EngineImpl::plan_all_gather(ModelState& m, std::size_t g, std::vector<Start
   }
   if (m.sharded && !parameters) {
     ++m.gathers_in_motion;
-    starts.push_back({&m, g, Start::What::kOpenGradients});
+    starts.push_back({&m, g, Start::What::kOpenGradients, m.gather_order});
   }
-  starts.push_back({&m, g, parameters ? Start::What::kSupplyParameters : Start::What::kSupplyGradients});
+  starts.push_back({&m, g, parameters ? Start::What::kSupplyParameters : Start::What::kSupplyGradients, m.gather_order});
   return true;
 }
 
@@ -194,7 +194,7 @@ void EngineImpl::open_gather(const Start& start, bool parameters) {
   const base::DType dtype = m.plan().arenas[group.arena].dtype;
   communicator_
       ->open_all_gather({.tag = m.tag(g, parameters),
-                         .priority = static_cast<std::int64_t>(m.gather_order << 20) + static_cast<std::int64_t>(g),
+                         .priority = static_cast<std::int64_t>(start.gather_order << 20) + static_cast<std::int64_t>(g),
                          .data = parameters ? m.memory->parameters(group.arena) : m.memory->gradients(group.arena),
                          .range = group.range,
                          .dtype = dtype,
