@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/sched/policy.h"
+
+#include "maypole/base/status.h"
+
+#include <fmt/ranges.h>
+
+#include <functional>
+
+namespace maypole::sched {
+
+namespace {
+
+struct Entry {
+  std::string name;
+  std::function<std::unique_ptr<Policy>(const PolicyOptions&)> make;
+};
+
+// One line a policy; in the order in which people should see them.
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> kEntries = {};
+  return kEntries;
+}
+
+}  // namespace
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries()) {
+    names.push_back(entry.name);
+  }
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyOptions& options) {
+  for (const Entry& entry : entries()) {
+    if (entry.name == name) {
+      return entry.make(options);
+    }
+  }
+  return base::error(absl::StatusCode::kInvalidArgument, "'{}' is not a policy: choose one of {}", name, fmt::join(policy_names(), ", "));
+}
+
+}  // namespace maypole::sched

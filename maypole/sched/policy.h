@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The one interface of all policies, and the one place where a name becomes a policy.
+
+#include "maypole/base/rng.h"
+#include "maypole/sched/decision.h"
+#include "maypole/sched/slot_problem.h"
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace maypole::sched {
+
+/// Decides one slot after the other. A policy may keep state between slots (queues, columns to start from); the same sequence of problems
+/// and the same rng give the same sequence of decisions. Not thread-safe.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// Every answer keeps all capacities (except gadget-paper as published, which says so), takes at most worker_limit() and at least
+  /// min_workers per job, and only embeddings whose edges are paths of the cluster. Never fails: what cannot be solved in the limit of
+  /// work has a greedy answer, marked `limited`. `seconds` is filled in by the controller.
+  [[nodiscard]] virtual Decision decide(const SlotProblem& problem, base::Rng& rng) = 0;
+  /// Forgets what it kept between slots (a new run).
+  virtual void reset() {}
+};
+
+/// Limits and options that several policies share; each policy ignores what is not its own.
+struct PolicyOptions {
+  /// Limits of work per slot; what a larger value costs is time, what it brings is a smaller gap.
+  std::int64_t max_pivots = 20000;
+  std::int64_t max_columns = 200000;
+  std::int64_t max_roundings = 64;
+  /// gadget: utility that a waiting job gains per second of waiting, as a share of its own best gain; 0 switches ageing off.
+  double ageing_per_s = 0;
+  /// las: GPU-seconds after which a job falls into the second queue; negative: continuous (no queues).
+  double las_threshold_s = 3600;
+  /// las, and the other rigid policies: place rings by topology (fewest racks, fullest servers) in place of the paper's greedy.
+  bool topology_aware = false;
+  /// gadget-paper: u_b, roundings at most; and which of its two results runs.
+  int paper_roundings = 20;
+  bool paper_as_published =
+      false;  // true: violations stand and are counted; false: drawn rings that do not fit are dropped in order of arrival
+};
+
+/// The names that make_policy takes, in the order in which people should see them.
+[[nodiscard]] std::vector<std::string> policy_names();
+/// Error (kInvalidArgument) for an unknown name, with the list of those that exist.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyOptions& options);
+
+}  // namespace maypole::sched
