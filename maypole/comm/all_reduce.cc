@@ -12,6 +12,11 @@ namespace maypole::comm {
 
 namespace {
 
+// Partial sums that may wait at a peer which shares memory. Few: then a sum is gathered while it is still in the processor's shared
+// cache, which all halves of a large buffer are not (64 MiB: 9.0 ms with 8, 10.3 with 64). Not one or two: the owner's own cache
+// answers others more slowly than the shared one does.
+constexpr std::size_t kMemoryLead = 8;
+
 FrameHeader with_kind(FrameHeader header, FrameKind kind) {
   header.kind = kind;
   return header;
@@ -34,7 +39,16 @@ Collective& RingAllReduce::half_of(const FrameHeader& header) {
   return header.kind == FrameKind::kReduceScatter ? static_cast<Collective&>(scatter_) : static_cast<Collective&>(gather_);
 }
 
+bool RingAllReduce::has_outgoing() const { return gather_.has_outgoing() || may_scatter(); }
+
+bool RingAllReduce::may_scatter() const {
+  return scatter_.has_outgoing() && (!context_.next_shares_memory || scatter_.in_flight() < kMemoryLead);
+}
+
 Collective& RingAllReduce::half_with_outgoing() {
+  if (context_.next_shares_memory && gather_.has_outgoing()) {
+    return gather_;
+  }
   return scatter_.has_outgoing() ? static_cast<Collective&>(scatter_) : static_cast<Collective&>(gather_);
 }
 

@@ -18,7 +18,7 @@ class RingAllReduce : public Collective {
   RingAllReduce(const CollectiveContext& context, FrameHeader header, Work work, std::byte* data, const ChunkMap& map, base::DType dtype,
                 ReduceOp op);
 
-  [[nodiscard]] bool has_outgoing() const override { return scatter_.has_outgoing() || gather_.has_outgoing(); }
+  [[nodiscard]] bool has_outgoing() const override;
   [[nodiscard]] OutgoingFrame take_outgoing() override { return half_with_outgoing().take_outgoing(); }
   [[nodiscard]] absl::Status validate(const FrameHeader& header) const override;
   [[nodiscard]] std::byte* destination(const FrameHeader& header) override { return half_of(header).destination(header); }
@@ -31,6 +31,7 @@ class RingAllReduce : public Collective {
   [[nodiscard]] std::string describe() const override { return "all-reduce: " + scatter_.describe() + ", " + gather_.describe(); }
 
  private:
+  [[nodiscard]] bool may_scatter() const;
   Collective& half_of(const FrameHeader& header);
   Collective& half_with_outgoing();
 

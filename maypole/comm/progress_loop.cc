@@ -7,6 +7,7 @@
 #include "maypole/comm/progress.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -24,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 // How long to wait, after a connection broke, for the message that says why.
 constexpr auto kVerdictDelay = std::chrono::milliseconds(200);
+// Over sockets: what the kernel holds cannot be overtaken. Through shared memory everything is offered at once: the peer chooses its lane
+// itself, and if it had to wait for the next turn here, the two ranks would reduce in turns and not at the same time.
 constexpr int kFramesPerTurn = 8;
 
 }  // namespace
@@ -123,7 +126,7 @@ bool Progress::send_on_lane(Lane lane) {
   }
   FrameWriter& writer = *port.writers[l];
   bool progressed = moved(port, lane, writer.pump(), Clock::now());
-  for (int i = 0; i < kFramesPerTurn && !port.dead[l] && writer.writable(); ++i) {
+  for (int i = 0; (i < kFramesPerTurn || port.shm != nullptr) && !port.dead[l] && writer.writable(); ++i) {
     if (lane == Lane::kAllGather) {
       const FrameWriter& scatter = *port.writers[index(Lane::kReduceScatter)];
       if (lanes_[index(Lane::kReduceScatter)]->sender() != nullptr || !scatter.writable()) {
@@ -381,6 +384,9 @@ void Progress::wait(base::TimePoint now, bool progressed) {
     if (posted || frames_waiting()) {
       timeout = base::Nanoseconds{0};
     }
+  }
+  if (!progressed && !blocks) {
+    ::sched_yield();  // the peer that we look for may want this very processor
   }
   for (std::size_t p = 0; p < ports_.size(); ++p) {
     update_interest(p);

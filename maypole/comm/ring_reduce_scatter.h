@@ -33,6 +33,8 @@ class RingReduceScatter : public Collective {
   /// Calls `f` after each finished segment of the own chunk, in order.
   void on_own_segment(std::function<void()> f) { on_own_segment_ = std::move(f); }
 
+  [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
+
  private:
   struct Forward {
     std::uint32_t chunk;

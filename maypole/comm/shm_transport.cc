@@ -17,7 +17,8 @@ namespace maypole::comm {
 namespace {
 
 constexpr std::uint32_t kHello = 0x6d617970;  // "mayp"
-constexpr std::size_t kFramesPerPoll = 16;
+// Few: what this rank has made of one frame should leave before it takes many more.
+constexpr std::size_t kFramesPerPoll = 2;
 
 /// Room for two descriptors beside one word.
 struct Envelope {
