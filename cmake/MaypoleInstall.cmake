@@ -12,6 +12,7 @@ install(EXPORT MaypoleTargets NAMESPACE maypole:: COMPONENT development
 configure_package_config_file(cmake/MaypoleConfig.cmake.in ${PROJECT_BINARY_DIR}/MaypoleConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Maypole)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/MaypoleConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/MaypoleConfig.cmake ${PROJECT_BINARY_DIR}/MaypoleConfigVersion.cmake COMPONENT development
+install(FILES ${PROJECT_BINARY_DIR}/MaypoleConfig.cmake ${PROJECT_BINARY_DIR}/MaypoleConfigVersion.cmake cmake/FindClp.cmake
+        COMPONENT development
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Maypole)
 install(TARGETS maypole RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
