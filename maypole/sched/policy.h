@@ -25,7 +25,10 @@ class Policy {
   /// min_workers per job, and only embeddings whose edges are paths of the cluster. Never fails: what cannot be solved in the limit of
   /// work has a greedy answer, marked `limited`. `seconds` is filled in by the controller.
   [[nodiscard]] virtual Decision decide(const SlotProblem& problem, base::Rng& rng) = 0;
-  /// Forgets what it kept between slots (a new run).
+  /// For how many further slots decide() would give the same placements, provided that until then no job arrives or ends and no server
+  /// changes; the controller may repeat the decision that long without asking. 0 is always right.
+  [[nodiscard]] virtual std::int64_t repeats(const SlotProblem& /*problem*/, const Decision& /*decision*/) const { return 0; }
+  /// Forgets what it kept between slots (a new run, or another cluster).
   virtual void reset() {}
 };
 

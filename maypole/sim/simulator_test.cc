@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/sim/simulator.h"
+
+#include "maypole/sim/metrics.h"
+#include "maypole/sim/offered_load.h"
+#include "maypole/sim/reach_alone.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace maypole::sim {
+namespace {
+
+using model::JobId;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+model::Cluster one_server(double gpus) {
+  model::ClusterParts parts;
+  parts.resources = {"gpu"};
+  parts.racks = {"r"};
+  model::Server server;
+  server.id = "s";
+  server.rack = model::RackId(0);
+  server.capacity.assign(1, gpus);
+  parts.servers.push_back(server);
+  return model::Cluster::make(parts).value();
+}
+
+model::Job job(const std::string& id, double arrival_s, int workers, double work) {
+  model::Job made;
+  made.id = id;
+  made.arrival_s = arrival_s;
+  made.workers = workers;
+  made.max_workers = workers;
+  made.demand.assign(1, 1);
+  made.work = work;
+  made.progress.zeta = 10;
+  made.utility.kind = model::UtilityKind::kLinear;
+  return made;
+}
+
+/// First come, first served on the one server, without passing: all of it can be worked out by hand. Counts how often it is asked.
+class OneQueue final : public sched::Policy {
+ public:
+  explicit OneQueue(int* asked = nullptr) : asked_(asked) {}
+  [[nodiscard]] std::string name() const override { return "one-queue"; }
+  [[nodiscard]] sched::Decision decide(const sched::SlotProblem& problem, base::Rng& /*rng*/) override {
+    if (asked_ != nullptr) {
+      ++*asked_;
+    }
+    sched::Decision decision;
+    double free = problem.cluster->total_capacity()[model::ResourceId(0)];
+    for (const sched::ActiveJob& active : problem.jobs) {
+      if (active.job->workers > free) {
+        break;
+      }
+      free -= active.job->workers;
+      sched::Placement placement;
+      placement.job = active.id;
+      placement.embedding.ring.assign(static_cast<std::size_t>(active.job->workers), model::ServerId(0));
+      placement.embedding.edges.resize(active.job->workers > 1 ? placement.embedding.ring.size() : 0);
+      decision.placements.push_back(placement);
+    }
+    return decision;
+  }
+  [[nodiscard]] std::int64_t repeats(const sched::SlotProblem& /*problem*/, const sched::Decision& /*decision*/) const override {
+    return 1000000;
+  }
+
+ private:
+  int* asked_;
+};
+
+Simulation run(const model::Instance& instance, const SimulationOptions& options = {}, int* asked = nullptr) {
+  const base::ManualClock clock;
+  auto result = simulate(instance, std::make_unique<OneQueue>(asked), options, clock);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return std::move(result).value();
+}
+
+// Two GPUs, slots of 60 s, 10 of progress per worker and slot:
+//   a: 2 workers, work 50, arrives 0:   runs 0 to 150 s (20 a slot: slots 0, 1 and half of 2)
+//   b: 1 worker,  work 10, arrives 30:  known to slot 1, waits for a's end; runs in slot 3, 180 to 240 s
+//   c: 1 worker,  work 25, arrives 600: runs 600 to 750 s
+model::Instance by_hand() { return {one_server(2), {job("a", 0, 2, 50), job("b", 30, 1, 10), job("c", 600, 1, 25)}, 60, 0, 1}; }
+
+TEST(Simulator, GivesWhatIsWorkedOutByHand) {
+  const Simulation result = run(by_hand());
+  ASSERT_THAT(result.jobs, SizeIs(3));
+  EXPECT_DOUBLE_EQ(*result.jobs[0].ended_s, 150);
+  EXPECT_DOUBLE_EQ(*result.jobs[1].started_s, 180);
+  EXPECT_DOUBLE_EQ(*result.jobs[1].ended_s, 240);
+  EXPECT_DOUBLE_EQ(*result.jobs[2].ended_s, 750);
+  const Metrics metrics = metrics_of(result, by_hand());
+  EXPECT_DOUBLE_EQ(metrics.total_utility, 85);
+  EXPECT_DOUBLE_EQ(*metrics.jct_mean_s, (150 + 210 + 150) / 3.0);
+  EXPECT_DOUBLE_EQ(*metrics.jct_p50_s, 150);
+  EXPECT_DOUBLE_EQ(*metrics.queueing_mean_s, 50);
+  EXPECT_DOUBLE_EQ(*metrics.makespan_s, 750);
+  EXPECT_DOUBLE_EQ(metrics.gpu_hours, (300 + 60 + 150) / 3600.0);
+  EXPECT_DOUBLE_EQ(metrics.utilisation, 510 / 1500.0);
+  // Slots with jobs: 0 (a), 1 and 2 (a of a, b), 3 (b), 10, 11, 12 (c).
+  EXPECT_DOUBLE_EQ(metrics.embedded_share, (1 + 0.5 + 0.5 + 1 + 3) / 7);
+  EXPECT_EQ(metrics.preemptions, 0);
+}
+
+TEST(Simulator, SkippingUnchangedSlotsChangesNothingButTheNumberOfQuestions) {
+  std::vector<sched::Decision> skipped;
+  std::vector<sched::Decision> asked_all;
+  int few = 0;
+  int all = 0;
+  const Simulation one = run(by_hand(), {.on_slot = [&](const sched::SlotOutcome& slot) { skipped.push_back(slot.decision); }}, &few);
+  const Simulation two = run(
+      by_hand(), {.skip_unchanged = false, .on_slot = [&](const sched::SlotOutcome& slot) { asked_all.push_back(slot.decision); }}, &all);
+  EXPECT_EQ(few, 4);  // a; b beside a; b alone; c
+  EXPECT_EQ(all, 7);
+  ASSERT_EQ(skipped.size(), 13);  // a line for every slot, also the idle ones 4 to 9
+  ASSERT_EQ(asked_all.size(), 13);
+  for (std::size_t i = 0; i < 13; ++i) {
+    EXPECT_EQ(skipped[i].slot, static_cast<std::int64_t>(i));
+    EXPECT_EQ(skipped[i].placements, asked_all[i].placements);
+    EXPECT_EQ(skipped[i].utility, asked_all[i].utility);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(one.jobs[i].progress, two.jobs[i].progress);
+    EXPECT_EQ(one.jobs[i].ended_s, two.jobs[i].ended_s);
+    EXPECT_EQ(one.jobs[i].attained_s, two.jobs[i].attained_s);
+  }
+}
+
+TEST(Simulator, AHorizonEndsTheRunAndWhatDidNotEndHasNoMakespan) {
+  model::Instance instance = by_hand();
+  instance.slots = 2;
+  std::int64_t lines = 0;
+  const Simulation result = run(instance, {.on_slot = [&](const sched::SlotOutcome&) { ++lines; }});
+  const Metrics metrics = metrics_of(result, instance);
+  EXPECT_EQ(lines, 2);
+  EXPECT_EQ(metrics.jobs_finished, 0);
+  EXPECT_FALSE(metrics.makespan_s.has_value());
+  EXPECT_FALSE(metrics.jct_mean_s.has_value());
+  EXPECT_DOUBLE_EQ(metrics.total_utility, 40);
+  EXPECT_EQ(metrics.jobs_never_started, 1);  // b; c had not arrived
+}
+
+TEST(Simulator, TimelinesJoinEqualSlots) {
+  const Simulation result = run(by_hand());
+  ASSERT_THAT(result.timelines[0], SizeIs(1));
+  EXPECT_EQ(result.timelines[0][0].end, 3);
+  EXPECT_EQ(result.timelines[0][0].workers, 2);
+}
+
+TEST(Simulator, ARunThatCouldNeverEndIsRefused) {
+  model::Instance instance = by_hand();
+  instance.jobs[1].work.reset();
+  const base::ManualClock clock;
+  const auto result = simulate(instance, std::make_unique<OneQueue>(), {}, clock);
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("job 'b' has neither work nor budget"));
+}
+
+TEST(Simulator, APolicyThatNeverServesTheLastJobsIsStopped) {
+  model::Instance instance = by_hand();
+  instance.jobs[2].workers = instance.jobs[2].max_workers = 3;  // one worker would fit, three never do
+  const Simulation result = run(instance);
+  EXPECT_THAT(result.stopped, HasSubstr("1 jobs never get workers from one-queue, 'c' the first"));
+  EXPECT_EQ(metrics_of(result, instance).jobs_finished, 2);
+}
+
+TEST(Simulator, JobsOutOfOrderAreRefused) {
+  model::Instance instance = by_hand();
+  std::swap(instance.jobs[0], instance.jobs[1]);
+  const base::ManualClock clock;
+  EXPECT_THAT(std::string(simulate(instance, std::make_unique<OneQueue>(), {}, clock).status().message()), HasSubstr("sort by arrival"));
+}
+
+TEST(OfferedLoad, IsNeedOverCapacityWhileJobsArrive) {
+  const OfferedLoad offered = offered_load(by_hand());
+  EXPECT_DOUBLE_EQ(offered.load, (2 * 150 + 60 + 150) / (2 * 600.0));
+  EXPECT_EQ(offered.resource, "gpu");
+  EXPECT_DOUBLE_EQ(offered.alone_s, 360);
+}
+
+TEST(ReachAlone, IsLimitedByTimeBudgetAndWork) {
+  model::Instance instance = by_hand();
+  instance.slots = 11;
+  EXPECT_DOUBLE_EQ(reach_alone(instance.jobs[0], instance), 50);
+  EXPECT_DOUBLE_EQ(reach_alone(instance.jobs[2], instance), 10);  // one slot is left
+  instance.jobs[0].budget = 3.9;
+  EXPECT_DOUBLE_EQ(reach_alone(instance.jobs[0], instance), 30);
+  instance.jobs[0].max_workers = 100;  // the cluster holds 2
+  instance.jobs[0].budget.reset();
+  instance.jobs[0].work.reset();
+  EXPECT_DOUBLE_EQ(reach_alone(instance.jobs[0], instance), 220);
+}
+
+TEST(Quantile, IsLinearBetweenNeighbours) {
+  EXPECT_FALSE(quantile({}, 0.5).has_value());
+  EXPECT_DOUBLE_EQ(*quantile({3, 1, 2}, 0.5), 2);
+  EXPECT_DOUBLE_EQ(*quantile({0, 10}, 0.95), 9.5);
+}
+
+}  // namespace
+}  // namespace maypole::sim
