@@ -55,8 +55,7 @@ def test_two_fabrics_live_side_by_side_and_leave_nothing():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_leaves_nothing_after_the_next_one(number):
     program = (
-        "import sys; from benchmarks.fabric import Fabric\n"
-        "with Fabric(2, 'unshaped') as f: print(f.hosts[0], flush=True); sys.stdin.read()"
+        "import sys; from benchmarks.fabric import Fabric\nwith Fabric(2, 'unshaped') as f: print(f.hosts[0], flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     host = process.stdout.readline().strip()

@@ -22,6 +22,7 @@ from running import LIMIT_S, NSENTER, PROGRAM, environments, marked_processes, p
         (["--bandwidth", "quick"], "--bandwidth"),
         (["--timeout", "soon"], "--timeout"),
         (["--timeout", "0s"], "--timeout"),
+        (["--start-timeout", "0s"], "--start-timeout"),
         (["--hosts", ""], "--hosts"),
         (["--launcher", ""], "--launcher"),
         (["--bandwidth", ""], "--bandwidth"),

@@ -35,6 +35,7 @@ struct Written {
   std::string interface;
   std::string transport;
   std::string timeout;
+  std::string start_timeout;
   std::vector<std::string> environment;
   RunOptions run;
 };
@@ -56,8 +57,9 @@ absl::Status add_variables(Written& written) {
     written.run.settings[name] = equals == std::string::npos ? own : variable.substr(equals + 1);
   }
   const std::pair<const char*, const std::string&> settings[] = {
-      {"MAYPOLE_SCHEDULE", written.schedule},   {"MAYPOLE_BACKEND", written.backend},     {"MAYPOLE_BANDWIDTH", written.bandwidth},
-      {"MAYPOLE_INTERFACE", written.interface}, {"MAYPOLE_TRANSPORT", written.transport}, {"MAYPOLE_TIMEOUT", written.timeout}};
+      {"MAYPOLE_SCHEDULE", written.schedule},          {"MAYPOLE_BACKEND", written.backend},     {"MAYPOLE_BANDWIDTH", written.bandwidth},
+      {"MAYPOLE_INTERFACE", written.interface},        {"MAYPOLE_TRANSPORT", written.transport}, {"MAYPOLE_TIMEOUT", written.timeout},
+      {"MAYPOLE_START_TIMEOUT", written.start_timeout}};
   for (const auto& [name, value] : settings) {
     if (!value.empty()) {
       written.run.settings[name] = value;
@@ -75,11 +77,14 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
   if (!written.bandwidth.empty()) {
     MAYPOLE_RETURN_IF_ERROR(for_flag("--bandwidth", base::parse_bandwidth(written.bandwidth).status()));
   }
-  if (!written.timeout.empty()) {
-    const auto timeout = base::parse_duration(written.timeout);
-    MAYPOLE_RETURN_IF_ERROR(for_flag("--timeout", timeout.status()));
+  for (const auto& [flag, value] : {std::pair("--timeout", written.timeout), std::pair("--start-timeout", written.start_timeout)}) {
+    if (value.empty()) {
+      continue;
+    }
+    const auto timeout = base::parse_duration(value);
+    MAYPOLE_RETURN_IF_ERROR(for_flag(flag, timeout.status()));
     if (*timeout <= base::Nanoseconds::zero()) {
-      return base::error(absl::StatusCode::kInvalidArgument, "--timeout: duration '{}' must be above zero", written.timeout);
+      return base::error(absl::StatusCode::kInvalidArgument, "{}: duration '{}' must be above zero", flag, value);
     }
   }
   if (!run.report.empty()) {
@@ -140,6 +145,8 @@ std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
   run->add_option("--report", written->run.report, "Write what communication cost, as JSON")->check(filled);
   run->add_option("--timeline", written->run.timeline, "Write a trace of every worker for Perfetto")->check(filled);
   run->add_option("--timeout", written->timeout, "How late a live peer may be before the others give up, as 30min (the default)")
+      ->check(filled);
+  run->add_option("--start-timeout", written->start_timeout, "How long workers wait for each other at the start, as 5min (the default)")
       ->check(filled);
   run->add_option("--env", written->environment, "NAME=VALUE for every worker, or NAME to pass on this machine's; may be repeated")
       ->allow_extra_args(false)

@@ -36,7 +36,7 @@ struct ConnectOptions {
   std::string interface;         // peers reach this rank, and it them, by this interface; "": the one that routes to the peer
   TransportChoice transport = TransportChoice::kAuto;
   base::Bandwidth edge_bandwidth;                         // paces the edge to the next rank; a paced edge is tcp
-  base::Nanoseconds deadline = std::chrono::seconds(60);  // for the whole forming
+  base::Nanoseconds deadline = std::chrono::minutes(5);  // for the whole forming
 };
 
 /// One established link to a peer. For shm links `sockets` are AF_UNIX stream sockets (they can pass descriptors) and only kControl is set.

@@ -249,6 +249,7 @@ void read_maypole(Variables& variables, Environment& environment) {
   environment.schedule = variables.one_of("MAYPOLE_SCHEDULE", kSchedules);
   environment.backend = variables.one_of("MAYPOLE_BACKEND", kBackends);
   environment.timeout = variables.duration("MAYPOLE_TIMEOUT", environment.timeout);
+  connect.deadline = variables.duration("MAYPOLE_START_TIMEOUT", connect.deadline);
   environment.heartbeat = variables.duration("MAYPOLE_HEARTBEAT", environment.heartbeat);
   environment.report_directory = variables.text_or("MAYPOLE_REPORT_DIR", "");
   environment.timeline_directory = variables.text_or("MAYPOLE_TIMELINE_DIR", "");

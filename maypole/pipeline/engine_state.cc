@@ -60,10 +60,10 @@ absl::Status check_options(const std::vector<ParameterSpec>& parameters, const M
                          "compression of gradients needs update=\"replicated\": sharded updates gather parameters, which must stay exact");
     }
     if (options.optimizer == OptimizerKind::kNone) {
-      return base::error(invalid, "sharded updates need a native optimizer (SGD, Adam, AdamW); take update=\"replicated\"");
+      return base::error(invalid, "sharded updates need one of the engine's optimizers (optimizer.h); take update=\"replicated\"");
     }
   }
-  const int needed = options.optimizer == OptimizerKind::kAdam || options.optimizer == OptimizerKind::kAdamW ? 2 : 0;
+  const int needed = num_state_slots(options.optimizer, {});
   if (options.num_state_slots < needed || options.num_state_slots > 2) {
     return base::error(invalid, "the optimizer needs {} to 2 state arrays per parameter, not {}", needed, options.num_state_slots);
   }
@@ -122,9 +122,15 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
     tensors.push_back({spec.count, spec.dtype});
   }
   MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, overlap::plan_fusion(tensors, options.fusion));
-  if (plan.groups.size() > kMaxGroups || models_.size() >= kMaxModels) {
-    return base::error(absl::StatusCode::kInvalidArgument, "at most {} models of {} groups; take larger fusion groups", kMaxModels,
-                       kMaxGroups);
+  if (models_.size() >= kMaxModels) {
+    return base::error(absl::StatusCode::kInvalidArgument,
+                       "this process has laid out {} models, which is the most there can be, finished ones included; use one "
+                       "optimizer for longer, or start a new process",
+                       kMaxModels);
+  }
+  if (plan.groups.size() > kMaxGroups) {
+    return base::error(absl::StatusCode::kInvalidArgument, "the model falls into {} groups, at most {} are possible; take larger groups",
+                       plan.groups.size(), kMaxGroups);
   }
   MAYPOLE_ASSIGN_OR_RETURN(
       std::unique_ptr<ModelMemory> memory,

@@ -22,8 +22,8 @@ struct Job {
   base::DType dtype = base::DType::kFloat32;
   double gradient_scale = 1;
   double weight_decay = 0;
-  double lr = 0;     // SGD: lr; Adam: lr / (1 - beta1^step)
-  double decay = 1;  // AdamW: 1 - lr * weight_decay
+  double lr = 0;     // SGD, RMSprop, Adadelta: lr; Adam and its kin: lr / (1 - beta1^step); Adagrad: lr / (1 + (step - 1) * lr_decay)
+  double decay = 1;  // decoupled weight decay: 1 - lr * weight_decay
   double momentum = 0;
   double one_minus_dampening = 1;
   bool nesterov = false;
@@ -32,6 +32,8 @@ struct Job {
   double one_minus_beta1 = 0;
   double one_minus_beta2 = 0;
   double root_of_correction2 = 1;  // sqrt(1 - beta2^step)
+  double rectification = 0;        // RAdam: r_t; 0 while the variance is not tractable
+  bool centered = false;           // RMSprop
   double eps = 0;
   std::size_t count = 0;
   std::byte* parameter = nullptr;
@@ -98,11 +100,137 @@ MAYPOLE_INLINE void adam(const Job& job, std::size_t count, T* __restrict p, con
 }
 
 template <typename T>
+MAYPOLE_INLINE void radam(const Job& job, std::size_t count, T* __restrict p, const T* __restrict g, T* __restrict mean,
+                          T* __restrict square) {
+  const T scale = static_cast<T>(job.gradient_scale);
+  const T weight_decay = static_cast<T>(job.weight_decay);
+  const T decay = static_cast<T>(job.decay);
+  const T lr = static_cast<T>(job.lr);
+  const T beta2 = static_cast<T>(job.beta2);
+  const T rest1 = static_cast<T>(job.one_minus_beta1);
+  const T rest2 = static_cast<T>(job.one_minus_beta2);
+  const T factor = static_cast<T>(job.rectification * job.root_of_correction2);
+  const bool rectified = job.rectification > 0;
+  const T eps = static_cast<T>(job.eps);
+  for (std::size_t k = 0; k < count; ++k) {
+    const T before = decay * p[k];
+    const T d = scale * g[k] + weight_decay * before;
+    const T m = mean[k] + rest1 * (d - mean[k]);
+    const T s = beta2 * square[k] + rest2 * d * d;
+    mean[k] = m;
+    square[k] = s;
+    p[k] = before - lr * m * (rectified ? factor / (std::sqrt(s) + eps) : T{1});
+  }
+}
+
+template <typename T>
+MAYPOLE_INLINE void adamax(const Job& job, std::size_t count, T* __restrict p, const T* __restrict g, T* __restrict mean,
+                           T* __restrict largest) {
+  const T scale = static_cast<T>(job.gradient_scale);
+  const T weight_decay = static_cast<T>(job.weight_decay);
+  const T lr = static_cast<T>(job.lr);
+  const T beta2 = static_cast<T>(job.beta2);
+  const T rest1 = static_cast<T>(job.one_minus_beta1);
+  const T eps = static_cast<T>(job.eps);
+  for (std::size_t k = 0; k < count; ++k) {
+    const T d = scale * g[k] + weight_decay * p[k];
+    const T m = mean[k] + rest1 * (d - mean[k]);
+    const T u = std::max(beta2 * largest[k], std::abs(d) + eps);
+    mean[k] = m;
+    largest[k] = u;
+    p[k] -= lr * m / u;
+  }
+}
+
+template <typename T>
+MAYPOLE_INLINE void adadelta(const Job& job, std::size_t count, T* __restrict p, const T* __restrict g, T* __restrict square,
+                             T* __restrict moved) {
+  const T scale = static_cast<T>(job.gradient_scale);
+  const T weight_decay = static_cast<T>(job.weight_decay);
+  const T lr = static_cast<T>(job.lr);
+  const T rho = static_cast<T>(job.beta2);
+  const T rest = static_cast<T>(job.one_minus_beta2);
+  const T eps = static_cast<T>(job.eps);
+  for (std::size_t k = 0; k < count; ++k) {
+    const T d = scale * g[k] + weight_decay * p[k];
+    const T s = rho * square[k] + rest * d * d;
+    const T delta = std::sqrt(moved[k] + eps) / std::sqrt(s + eps) * d;
+    square[k] = s;
+    moved[k] = rho * moved[k] + rest * delta * delta;
+    p[k] -= lr * delta;
+  }
+}
+
+template <typename T>
+MAYPOLE_INLINE void adagrad(const Job& job, std::size_t count, T* __restrict p, const T* __restrict g, T* __restrict sum) {
+  const T scale = static_cast<T>(job.gradient_scale);
+  const T weight_decay = static_cast<T>(job.weight_decay);
+  const T lr = static_cast<T>(job.lr);
+  const T eps = static_cast<T>(job.eps);
+  for (std::size_t k = 0; k < count; ++k) {
+    const T d = scale * g[k] + weight_decay * p[k];
+    const T s = sum[k] + d * d;
+    sum[k] = s;
+    p[k] -= lr * d / (std::sqrt(s) + eps);
+  }
+}
+
+/// `second` is the mean gradient where centered, else the momentum buffer, else not used.
+template <typename T>
+MAYPOLE_INLINE void rms_prop(const Job& job, std::size_t count, T* __restrict p, const T* __restrict g, T* __restrict square,
+                             T* __restrict second) {
+  const T scale = static_cast<T>(job.gradient_scale);
+  const T weight_decay = static_cast<T>(job.weight_decay);
+  const T lr = static_cast<T>(job.lr);
+  const T alpha = static_cast<T>(job.beta2);
+  const T rest = static_cast<T>(job.one_minus_beta2);
+  const T momentum = static_cast<T>(job.momentum);
+  const T eps = static_cast<T>(job.eps);
+  for (std::size_t k = 0; k < count; ++k) {
+    const T d = scale * g[k] + weight_decay * p[k];
+    const T s = alpha * square[k] + rest * d * d;
+    square[k] = s;
+    if (job.centered) {
+      const T m = second[k] + rest * (d - second[k]);
+      second[k] = m;
+      p[k] -= lr * d / (std::sqrt(s - m * m) + eps);
+    } else if (job.momentum != 0) {
+      const T b = momentum * second[k] + d / (std::sqrt(s) + eps);
+      second[k] = b;
+      p[k] -= lr * b;
+    } else {
+      p[k] -= lr * d / (std::sqrt(s) + eps);
+    }
+  }
+}
+
+template <typename T>
 MAYPOLE_INLINE void run_typed(const Job& job, std::size_t count, T* p, const T* g, T* state0, T* state1) {
-  if (job.kind == OptimizerKind::kSgd) {
-    sgd(job, count, p, g, state0);
-  } else {
-    adam(job, count, p, g, state0, state1);
+  switch (job.kind) {
+    case OptimizerKind::kNone:
+      break;
+    case OptimizerKind::kSgd:
+      sgd(job, count, p, g, state0);
+      break;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      adam(job, count, p, g, state0, state1);
+      break;
+    case OptimizerKind::kRAdam:
+      radam(job, count, p, g, state0, state1);
+      break;
+    case OptimizerKind::kAdamax:
+      adamax(job, count, p, g, state0, state1);
+      break;
+    case OptimizerKind::kAdadelta:
+      adadelta(job, count, p, g, state0, state1);
+      break;
+    case OptimizerKind::kAdagrad:
+      adagrad(job, count, p, g, state0);
+      break;
+    case OptimizerKind::kRmsProp:
+      rms_prop(job, count, p, g, state0, state1);
+      break;
   }
 }
 
@@ -197,10 +325,37 @@ int num_state_slots(OptimizerKind kind, const Hyperparameters& hyper) {
       return hyper.momentum != 0 ? 1 : 0;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
+    case OptimizerKind::kRAdam:
+    case OptimizerKind::kAdamax:
+    case OptimizerKind::kAdadelta:
       return 2;
+    case OptimizerKind::kAdagrad:
+      return 1;
+    case OptimizerKind::kRmsProp:
+      return hyper.centered || hyper.momentum != 0 ? 2 : 1;
   }
   return 0;
 }
+
+namespace {
+
+/// The factors of Adam and its kin that change with the step.
+void correct_moments(const Hyperparameters& hyper, std::int64_t step, Job& job) {
+  MAYPOLE_CHECK_GE(step, 1);
+  const double n = static_cast<double>(step);
+  const double correction2 = 1 - std::pow(hyper.beta2, n);
+  job.lr = hyper.lr / (1 - std::pow(hyper.beta1, n));
+  job.one_minus_beta1 = 1 - hyper.beta1;
+  job.root_of_correction2 = std::sqrt(correction2);
+  if (job.kind == OptimizerKind::kRAdam) {
+    // Liu et al., On the Variance of the Adaptive Learning Rate and Beyond, ICLR 2020: the length of the simple moving average.
+    const double longest = 2 / (1 - hyper.beta2) - 1;
+    const double length = longest - 2 * n * std::pow(hyper.beta2, n) / correction2;
+    job.rectification = length > 5 ? std::sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)) : 0;
+  }
+}
+
+}  // namespace
 
 void update(OptimizerKind kind, base::DType dtype, const Hyperparameters& hyper, std::int64_t step, double gradient_scale,
             std::size_t count, std::byte* parameter, const std::byte* gradient, std::byte* state0, std::byte* state1) {
@@ -219,26 +374,38 @@ void update(OptimizerKind kind, base::DType dtype, const Hyperparameters& hyper,
   job.gradient = gradient;
   job.state0 = state0;
   job.state1 = state1;
-  if (kind == OptimizerKind::kSgd) {
-    job.momentum = hyper.momentum;
-    job.one_minus_dampening = 1 - hyper.dampening;
-    job.nesterov = hyper.nesterov;
-    job.first = step == 1;
-    MAYPOLE_CHECK(hyper.momentum == 0 || state0 != nullptr);
-  } else {
-    MAYPOLE_CHECK(state0 != nullptr && state1 != nullptr);
-    MAYPOLE_CHECK_GE(step, 1);
-    const double n = static_cast<double>(step);
-    if (kind == OptimizerKind::kAdamW) {
-      job.decay = 1 - hyper.lr * hyper.weight_decay;
-      job.weight_decay = 0;
-    }
-    job.lr = hyper.lr / (1 - std::pow(hyper.beta1, n));
-    job.beta2 = hyper.beta2;
-    job.one_minus_beta1 = 1 - hyper.beta1;
-    job.one_minus_beta2 = 1 - hyper.beta2;
-    job.root_of_correction2 = std::sqrt(1 - std::pow(hyper.beta2, n));
-    job.eps = hyper.eps;
+  job.momentum = hyper.momentum;
+  job.beta2 = hyper.beta2;
+  job.one_minus_beta2 = 1 - hyper.beta2;
+  job.eps = hyper.eps;
+  const int slots = num_state_slots(kind, hyper);
+  MAYPOLE_CHECK(slots < 1 || state0 != nullptr);
+  MAYPOLE_CHECK(slots < 2 || state1 != nullptr);
+  if (kind == OptimizerKind::kAdamW || (kind == OptimizerKind::kRAdam && hyper.decoupled)) {
+    job.decay = 1 - hyper.lr * hyper.weight_decay;
+    job.weight_decay = 0;
+  }
+  switch (kind) {
+    case OptimizerKind::kNone:
+    case OptimizerKind::kAdadelta:
+      break;
+    case OptimizerKind::kSgd:
+      job.one_minus_dampening = 1 - hyper.dampening;
+      job.nesterov = hyper.nesterov;
+      job.first = step == 1;
+      break;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kRAdam:
+    case OptimizerKind::kAdamax:
+      correct_moments(hyper, step, job);
+      break;
+    case OptimizerKind::kAdagrad:
+      job.lr = hyper.lr / (1 + static_cast<double>(step - 1) * hyper.lr_decay);
+      break;
+    case OptimizerKind::kRmsProp:
+      job.centered = hyper.centered;
+      break;
   }
   runner(job);
 }

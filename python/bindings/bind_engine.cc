@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,8 +31,8 @@ using pipeline::ModelId;
 using ReleaseGil = nb::call_guard<nb::gil_scoped_release>;
 
 using Parameter = std::tuple<std::string, std::size_t, int, std::size_t>;  // name, count, dtype, param group
-// lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize
-using Hyper = std::tuple<double, double, double, double, bool, double, double, double, bool>;
+// The fields of pipeline::Hyperparameters, in their order.
+using Hyper = std::tuple<double, double, double, double, bool, double, double, double, bool, bool, bool, double>;
 
 /// Forms the ring that the environment describes, and starts an engine on it.
 std::unique_ptr<Engine> join_ring(const comm::Environment& environment, double timeout_s) {
@@ -47,13 +48,12 @@ std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> mem
 }
 
 pipeline::OptimizerKind to_optimizer(const std::string& name) {
-  if (name == "sgd") {
-    return pipeline::OptimizerKind::kSgd;
-  }
-  if (name == "adam") {
-    return pipeline::OptimizerKind::kAdam;
-  }
-  return name == "adamw" ? pipeline::OptimizerKind::kAdamW : pipeline::OptimizerKind::kNone;
+  using Kind = pipeline::OptimizerKind;
+  static const std::unordered_map<std::string, Kind> kKinds = {
+      {"none", Kind::kNone},         {"sgd", Kind::kSgd},         {"adam", Kind::kAdam},
+      {"adamw", Kind::kAdamW},       {"radam", Kind::kRAdam},     {"adamax", Kind::kAdamax},
+      {"adadelta", Kind::kAdadelta}, {"adagrad", Kind::kAdagrad}, {"rmsprop", Kind::kRmsProp}};
+  return kKinds.at(name);
 }
 
 ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded,
@@ -80,8 +80,8 @@ void step(Engine& engine, ModelId model, const std::vector<Hyper>& hyper, bool s
   pipeline::StepOptions options;
   options.skip = skip;
   options.hyper.reserve(hyper.size());
-  for (const auto& [lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize] : hyper) {
-    options.hyper.push_back({lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize});
+  for (const Hyper& group : hyper) {
+    options.hyper.push_back(std::make_from_tuple<pipeline::Hyperparameters>(group));
   }
   const nb::gil_scoped_release release;
   check(engine.step(model, options));

@@ -120,6 +120,19 @@ def test_optimizer_options_that_differ_between_ranks_are_named(update):
     assert "rank 1 has 'lr=0.02 in parameter group 0' where rank 0 has 'lr=0.01 in parameter group 0'" in done.stderr
 
 
+def test_a_learning_rate_that_one_rank_alone_changes_is_named():
+    done = run_job(2, TRAIN + "train(3)\nif maypole.rank() == 1:\n    optimizer.param_groups[0]['lr'] = 0.5\ntrain(200)")
+    assert done.returncode == 1
+    assert "rank 1 has 'lr=0.5 in parameter group 0' where rank 0 has 'lr=0.01 in parameter group 0'" in done.stderr
+
+
+def test_a_rank_that_never_comes_is_named_within_the_start_timeout():
+    script = "import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(60)\n" + TRAIN
+    done = run_job(2, script, options=("--start-timeout", "2s"))
+    assert done.returncode != 0
+    assert "rank 1 of 2 did not come to rank 0" in done.stderr
+
+
 def test_report_and_timeline_are_left_for_the_launcher(tmp_path):
     report, timeline = tmp_path / "report.json", tmp_path / "timeline.json"
     done = run_job(2, TRAIN + "train(30)", options=("--report", str(report), "--timeline", str(timeline), "--schedule", "dear"))

@@ -182,6 +182,7 @@ class _Model:
 
 class C10dEngine:
     takes_addresses = False
+    update_kinds = updates.KINDS
 
     def __init__(self, device, owns_process_group):
         self.device = device

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a DistributedOptimizer looks at before it takes a model: names, what it cannot take, agreement between ranks, rank 0's values."""
 
+import zlib
+
 import torch
 
 from maypole.errors import UsageError
@@ -85,6 +87,36 @@ def option_lines(optimizer):
             if value is None or isinstance(value, (bool, int, float, str, tuple)):
                 lines.append(f"{name}={value!r} in parameter group {number}")
     return lines
+
+
+class OptionWatch:
+    """Options that a script changes while it trains must change on all ranks alike. They are compared after 1, 2, 4, ... 64 steps and
+    every 64th from then on, by one number in the user lane that nobody waits for until the next step."""
+
+    _EVERY = 64
+
+    def __init__(self, optimizer, num_ranks):
+        self._optimizer = optimizer
+        self._num_ranks = num_ranks
+        self._steps = 0
+        self._sent = None
+
+    def check(self):
+        """Called by all ranks in each step()."""
+        if self._sent is not None:
+            handle, total, own, lines = self._sent
+            self._sent = None
+            handle.wait()
+            if total.item() != own * self._num_ranks:  # then no rank's own number is the mean, and all come here
+                check_agreement(f"the optimizer's settings in step {self._steps}", lines)
+        self._steps += 1
+        steps = self._steps
+        if steps % self._EVERY == 0 or (steps < self._EVERY and steps & (steps - 1) == 0):
+            lines = option_lines(self._optimizer)
+            own = zlib.crc32("\n".join(lines).encode())
+            transport = runtime.transport()
+            total = torch.tensor([own], dtype=torch.float64, device=transport.device)
+            self._sent = transport.all_reduce(total, False), total, own, lines
 
 
 def agree(model, parameters, names, settings):

@@ -30,11 +30,13 @@ def join(optimizer):
         said[:] = [work for work in said if not work.done()]
         said.append(_speak(_WORDS.index(word), *details))
 
+    rounds.joining = True
     rounds.on_event = say
     try:
         yield
     except BaseException:
         rounds.on_event = None
+        rounds.joining = False
         raise
     rounds.on_event = None
     if rounds.model is None:
@@ -43,6 +45,7 @@ def join(optimizer):
     while (heard := _listen()) is not None:
         _go_along(optimizer, rounds, *heard)
     optimizer.flush()
+    rounds.joining = False
 
 
 def _speak(word, first=0.0, second=0.0):

@@ -24,6 +24,7 @@ class NativeEngine:
     """Calls of an iteration go to the core as they are; what is added here turns addresses into tensors."""
 
     takes_addresses = True
+    update_kinds = None  # all of them
     device = torch.device("cpu")
 
     def __init__(self, core):

@@ -25,7 +25,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     schedule: "weave" (default), "dear", "wfbp" or "sync": when communication runs (MAYPOLE_SCHEDULE overrides it).
     update: "auto" is "replicated", where every rank updates everything and each torch optimizer works; "sharded" updates and keeps
-        state for a part on each rank (SGD, Adam, AdamW; schedules dear and weave).
+        state for a part on each rank (SGD, Adam, AdamW, RAdam, Adamax, Adadelta, Adagrad, RMSprop; schedules dear and weave).
     group_size: bytes that travel together ("auto", a number, or text as "8MB").
     broadcast_buffers: rank 0's buffers are everyone's, each iteration.
     compression: "bf16" sends float32 as bfloat16 (sums are kept in float32); None sends what there is.
@@ -46,7 +46,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._share_hooks()
         schedule = here.environment.schedule or schedule
         sharded = _check_options(schedule, update, compression)
-        kind, reason = native_kind(optimizer)
+        kind, reason = native_kind(optimizer, None if here.engine is None else here.engine.update_kinds)
         if sharded and kind == "none":
             raise UsageError(f"update='sharded' cannot run this optimizer: {reason}; use update='replicated'")
         self._kind = kind
@@ -71,6 +71,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         settings = [f"{type(optimizer).__name__} {schedule} {update} {compression} {group_size}", *inspection.option_lines(optimizer)]
         inspection.agree(model, parameters, names, settings)
         inspection.share_values(model, parameters)
+        self._watch = inspection.OptionWatch(optimizer, here.size)
         rounds = Rounds(here.engine, parameters, names, groups, options)
         self._rounds = rounds
         self._state = EngineState(rounds, optimizer, kind, sharded)
@@ -143,6 +144,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._rounds is None:
             self._clock.tick()
             return self._inner.step(closure) if closure is not None else self._inner.step()
+        if not self._rounds.joining:  # where one rank's step stands for another's
+            self._watch.check()
         loss = None
         if self._kind != "none":
             if closure is not None:

@@ -47,6 +47,7 @@ class Rounds:
         self.compiled = False  # the model, or a part of it, runs under torch.compile
         self.on_set_up = None  # called once, when the engine has taken the parameters over
         self.on_event = None  # join(): called before each collective step with its name
+        self.joining = False
         self._options = options
         self._param_groups = param_groups
         self._lost = set()  # gradients to which a sharded update added what this rank never had

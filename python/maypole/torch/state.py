@@ -5,27 +5,64 @@ import torch
 
 from maypole.errors import UsageError
 
-# Optimizers that the engine runs itself, and the options that its updates lack.
-_NATIVE = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
+# Optimizers that the engine runs itself, whole or on shards, and the options that its updates lack.
+_NATIVE = {
+    torch.optim.SGD: "sgd",
+    torch.optim.Adam: "adam",
+    torch.optim.AdamW: "adamw",
+    torch.optim.RAdam: "radam",
+    torch.optim.Adamax: "adamax",
+    torch.optim.Adadelta: "adadelta",
+    torch.optim.Adagrad: "adagrad",
+    torch.optim.RMSprop: "rmsprop",
+}
+NAMES = "SGD, Adam, AdamW, RAdam, Adamax, Adadelta, Adagrad, RMSprop"
 _LACKING = ("amsgrad", "capturable", "differentiable")
-_SLOTS = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def native_kind(optimizer):
-    """Name of the engine's update that equals this optimizer, or ("none", why not)."""
+def native_kind(optimizer, kinds):
+    """Name of the engine's update that equals this optimizer, or ("none", why not). kinds: those that the back end runs, None for all."""
     kind = _NATIVE.get(type(optimizer))
     if kind is None:
-        return "none", f"{type(optimizer).__name__} is not one that the engine runs (SGD, Adam, AdamW)"
+        return "none", f"{type(optimizer).__name__} is not one that the engine runs ({NAMES})"
     for group in optimizer.param_groups:
         for option in _LACKING:
             if group.get(option):
                 return "none", f"{type(optimizer).__name__} has {option}=True"
-    if kind != "sgd":
+    if kind in ("adam", "adamw"):
         decoupled = {bool(group.get("decoupled_weight_decay", kind == "adamw")) for group in optimizer.param_groups}
         if len(decoupled) > 1:
             return "none", "its param groups differ in decoupled_weight_decay"
         kind = "adamw" if decoupled.pop() else "adam"
+    if kind == "rmsprop":
+        if len({bool(group["centered"]) for group in optimizer.param_groups}) > 1:
+            return "none", "its param groups differ in centered"
+        if optimizer.param_groups[0]["centered"] and any(group["momentum"] != 0 for group in optimizer.param_groups):
+            return "none", "RMSprop has centered=True and momentum"
+    if kinds is not None and kind not in kinds:
+        return "none", f"this back end does not run {type(optimizer).__name__}"
     return kind, ""
+
+
+def _slot_names(kind, param_groups):
+    """The state tensors of the engine's update, as torch names them."""
+    momentum = any(group.get("momentum", 0) != 0 for group in param_groups)
+    if kind == "sgd":
+        return ("momentum_buffer",) if momentum else ()
+    if kind == "rmsprop":
+        if param_groups[0]["centered"]:
+            return ("square_avg", "grad_avg")
+        return ("square_avg", "momentum_buffer") if momentum else ("square_avg",)
+    return {
+        "none": (),
+        "adam": _MOMENTS,
+        "adamw": _MOMENTS,
+        "radam": _MOMENTS,
+        "adamax": ("exp_avg", "exp_inf"),
+        "adadelta": ("square_avg", "acc_delta"),
+        "adagrad": ("sum",),
+    }[kind]
 
 
 class EngineState:
@@ -36,9 +73,7 @@ class EngineState:
         self._inner = inner
         self._kind = kind
         self._sharded = sharded
-        self._slots = ()
-        if kind == "adam" or kind == "adamw" or any(group.get("momentum", 0) != 0 for group in inner.param_groups):
-            self._slots = _SLOTS.get(kind, ())
+        self._slots = _slot_names(kind, inner.param_groups)
         self._num_groups = len(inner.param_groups)
         self._views = {}
 
@@ -53,16 +88,29 @@ class EngineState:
         return [self._hyper_of(group) for group in groups]
 
     def _hyper_of(self, group):
+        """One param group as the engine takes it: the fields of Hyperparameters (maypole/pipeline/optimizer.h) in their order."""
         if self._kind == "none":
-            return (0.0, 0.0, 0.0, 0.0, False, 0.0, 0.0, 0.0, False)
-        lr, decay, maximize = float(group["lr"]), float(group["weight_decay"]), bool(group["maximize"])
-        if self._kind == "sgd":
-            momentum = float(group["momentum"])
-            if momentum != 0 and not self._slots:
-                raise UsageError("momentum was 0 when training began and is not now; build SGD with momentum > 0 to change it later")
-            return (lr, decay, momentum, float(group["dampening"]), bool(group["nesterov"]), 0.0, 0.0, 0.0, maximize)
-        beta1, beta2 = (float(beta) for beta in group["betas"])
-        return (lr, decay, 0.0, 0.0, False, beta1, beta2, float(group["eps"]), maximize)
+            group = {}
+        momentum = float(group.get("momentum", 0))
+        if momentum != 0 and "momentum_buffer" not in self._slots:
+            raise UsageError(
+                f"momentum was 0 when training began and is not now; build {type(self._inner).__name__} with momentum > 0 instead"
+            )
+        beta1, beta2 = group.get("betas", (0.0, group.get("rho", group.get("alpha", 0.0))))
+        return (
+            float(group.get("lr", 0)),
+            float(group.get("weight_decay", 0)),
+            momentum,
+            float(group.get("dampening", 0)),
+            bool(group.get("nesterov", False)),
+            float(beta1),
+            float(beta2),
+            float(group.get("eps", 0)),
+            bool(group.get("maximize", False)),
+            bool(group.get("decoupled_weight_decay", False)),
+            bool(group.get("centered", False)),
+            float(group.get("lr_decay", 0)),
+        )
 
     def take(self):
         """From inner.state (a loaded checkpoint) into the engine."""
@@ -97,7 +145,7 @@ class EngineState:
             )
         for i, parameter in enumerate(rounds.parameters):
             count = rounds.engine.update_count(rounds.model, i)
-            if count == 0:
+            if count == 0 and self._kind != "adagrad":  # Adagrad has its sums from the start
                 continue
             entry = {name: self._tensor(i, slot) for slot, name in enumerate(self._slots)}
             if self._kind != "sgd":

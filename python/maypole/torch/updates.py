@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's own functional updates, for the c10d back end: (lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize)."""
+"""torch's own functional updates, for the c10d back end."""
 
 import torch
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
+KINDS = ("sgd", "adam", "adamw")
+
 
 def update(kind, hyper, parameters, gradients, states, counts):
-    """Updates flat parameters in place. counts: updates of each parameter so far, with this one."""
+    """Updates flat parameters in place. hyper: as EngineState makes it. counts: updates of each parameter so far, with this one."""
     if not parameters:
         return
-    lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize = hyper
+    lr, weight_decay, momentum, dampening, nesterov, beta1, beta2, eps, maximize = hyper[:9]
     with torch.no_grad():
         if kind == "sgd":
             # torch starts a momentum buffer as the first gradient, without dampening; ours exists from the start.

@@ -11,11 +11,19 @@ MAKERS = {
     "adam": lambda p: torch.optim.Adam(p, lr=1e-2, weight_decay=1e-2),
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-2, betas=(0.8, 0.99)),
     "maximize": lambda p: torch.optim.AdamW(p, lr=1e-3, maximize=True),
+    "radam": lambda p: torch.optim.RAdam(p, lr=1e-2, weight_decay=1e-2),
+    "radam, decoupled": lambda p: torch.optim.RAdam(p, lr=1e-2, weight_decay=1e-2, decoupled_weight_decay=True),
+    "adamax": lambda p: torch.optim.Adamax(p, lr=1e-2, weight_decay=1e-2),
+    "adadelta": lambda p: torch.optim.Adadelta(p, lr=0.5, weight_decay=1e-2),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2, lr_decay=0.1, initial_accumulator_value=0.2),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3),
+    "rmsprop, momentum": lambda p: torch.optim.RMSprop(p, lr=1e-3, momentum=0.9, weight_decay=1e-2, maximize=True),
+    "rmsprop, centered": lambda p: torch.optim.RMSprop(p, lr=1e-3, centered=True),
 }
 TORCH_ONLY = {
     "amsgrad": lambda p: torch.optim.Adam(p, lr=1e-2, amsgrad=True),
-    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3),
-    "adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2),
+    "rmsprop, centered and momentum": lambda p: torch.optim.RMSprop(p, lr=1e-3, centered=True, momentum=0.9),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=1e-3),
 }
 
 

@@ -12,6 +12,8 @@ from cases import Job, adamw, batches, case, expect_close, expect_equal, expect_
 MAKERS = (
     lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2),
     lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, dampening=0.2),
+    lambda m: torch.optim.Adagrad(m.parameters(), lr=1e-2, initial_accumulator_value=0.3),
+    lambda m: torch.optim.RMSprop(m.parameters(), lr=1e-3, momentum=0.9),
 )
 
 

@@ -15,9 +15,9 @@ def wrong_settings_name_both_sides(job: Job):
     model = mlp()
     with expect_error("sharded", "wfbp"):
         maypole.DistributedOptimizer(sgd(model), model, schedule="wfbp", update="sharded")
-    with expect_error("RMSprop", "update='replicated'"):
+    with expect_error("NAdam", "update='replicated'"):
         job_of = {"schedule": "weave", "update": "sharded"}
-        maypole.DistributedOptimizer(torch.optim.RMSprop(model.parameters()), model, **job_of)
+        maypole.DistributedOptimizer(torch.optim.NAdam(model.parameters()), model, **job_of)
     with expect_error("amsgrad", "update='replicated'"):
         optimizer = torch.optim.Adam(model.parameters(), amsgrad=True)
         maypole.DistributedOptimizer(optimizer, model, schedule="weave", update="sharded")
