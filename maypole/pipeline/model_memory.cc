@@ -7,9 +7,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace maypole::pipeline {
+
+ZeroedBytes::ZeroedBytes(std::size_t size) : data_(static_cast<std::byte*>(std::calloc(std::max<std::size_t>(1, size), 1))), size_(size) {
+  if (data_ == nullptr) {
+    throw std::bad_alloc();  // as a vector would
+  }
+}
 
 ModelMemory::ModelMemory(overlap::FusionPlan plan, int num_slots, bool sharded, int rank, int num_ranks)
     : plan_(std::move(plan)), num_slots_(num_slots), sharded_(sharded), rank_(rank), num_ranks_(num_ranks) {}
@@ -22,7 +29,9 @@ absl::StatusOr<std::unique_ptr<ModelMemory>> ModelMemory::create(comm::Communica
     ArenaMemory arena;
     MAYPOLE_ASSIGN_OR_RETURN(arena.parameters, communicator.allocate(bytes));
     MAYPOLE_ASSIGN_OR_RETURN(arena.gradients, communicator.allocate(bytes));
-    arena.state.assign(static_cast<std::size_t>(num_slots), std::vector<std::byte>(memory->state_elements(a) * memory->element_size(a)));
+    for (int slot = 0; slot < num_slots; ++slot) {
+      arena.state.emplace_back(memory->state_elements(a) * memory->element_size(a));
+    }
     memory->arenas_.push_back(std::move(arena));
   }
   for (const overlap::Group& group : memory->plan_.groups) {
@@ -142,7 +151,7 @@ void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
     const std::size_t size = element_size(a);
     ArenaMemory& arena = arenas_[a];
     const auto state = [&](std::size_t slot) {
-      return arena.state.size() > slot ? arena.state[slot].data() + piece.state_element * size : nullptr;
+      return arena.state.size() > slot ? arena.state[slot].bytes().data() + piece.state_element * size : nullptr;
     };
     update(order.kind, plan_.arenas[a].dtype, order.hyper[order.param_group[piece.tensor]], order.update_count[piece.tensor],
            order.gradient_scale, piece.elements.size(), parameters(a) + piece.elements.begin * size,
@@ -153,13 +162,13 @@ void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
 // --- state ---
 
 std::span<std::byte> ModelMemory::state(std::size_t i, int slot) {
-  return sharded_ ? std::span<std::byte>() : part(arenas_[plan_.tensors[i].arena].state[static_cast<std::size_t>(slot)], i);
+  return sharded_ ? std::span<std::byte>() : part(arenas_[plan_.tensors[i].arena].state[static_cast<std::size_t>(slot)].bytes(), i);
 }
 
 std::vector<std::byte> ModelMemory::own_state(std::size_t i, int slot) const {
   const overlap::TensorPlace& place = plan_.tensors[i];
   const std::size_t size = element_size(place.arena);
-  const std::vector<std::byte>& state = arenas_[place.arena].state[static_cast<std::size_t>(slot)];
+  const std::span<std::byte> state = arenas_[place.arena].state[static_cast<std::size_t>(slot)].bytes();
   std::vector<std::byte> result;
   for (const Piece& piece : pieces_in(i, place.elements)) {
     const auto begin = state.begin() + static_cast<std::ptrdiff_t>(piece.state_element * size);
@@ -171,7 +180,7 @@ std::vector<std::byte> ModelMemory::own_state(std::size_t i, int slot) const {
 void ModelMemory::write_state(std::size_t i, int slot, std::span<const std::byte> values) {
   const overlap::TensorPlace& place = plan_.tensors[i];
   const std::size_t size = element_size(place.arena);
-  std::vector<std::byte>& state = arenas_[place.arena].state[static_cast<std::size_t>(slot)];
+  const std::span<std::byte> state = arenas_[place.arena].state[static_cast<std::size_t>(slot)].bytes();
   for (const Piece& piece : pieces_in(i, place.elements)) {
     std::memcpy(state.data() + piece.state_element * size, values.data() + (piece.elements.begin - place.elements.begin) * size,
                 piece.elements.size() * size);

@@ -12,6 +12,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,6 +27,20 @@ struct UpdateOrder {
   std::span<const std::uint8_t> used;          // [i]; unused parameters are left alone
   std::span<const std::int64_t> update_count;  // [i]; counts this update
   double gradient_scale = 1;
+};
+
+/// Zeros that take no memory before they are written (calloc): state is laid out while the original parameters are still there.
+class ZeroedBytes {
+ public:
+  explicit ZeroedBytes(std::size_t size);
+  [[nodiscard]] std::span<std::byte> bytes() const { return {data_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte[], Free> data_;
+  std::size_t size_;
 };
 
 class ModelMemory {
@@ -66,7 +81,7 @@ class ModelMemory {
   struct ArenaMemory {
     std::shared_ptr<comm::SharedMemory> parameters;  // shared: the front end's tensors may outlive the engine
     std::shared_ptr<comm::SharedMemory> gradients;
-    std::vector<std::vector<std::byte>> state;  // [slot]; the whole arena, or the own chunks of all blocks one after the other
+    std::vector<ZeroedBytes> state;  // [slot]; the whole arena, or the own chunks of all blocks one after the other
   };
   /// A run of elements of one tensor that this rank updates.
   struct Piece {

@@ -120,6 +120,24 @@ def test_optimizer_options_that_differ_between_ranks_are_named(update):
     assert "rank 1 has 'lr=0.02 in parameter group 0' where rank 0 has 'lr=0.01 in parameter group 0'" in done.stderr
 
 
+def test_ranks_that_finish_groups_in_different_orders_never_wait_for_each_other_in_a_circle():
+    # With a limit on all-gathers in motion each rank held as many as it may, of groups that the other had not supplied yet.
+    script = """
+import time, torch, maypole.torch as maypole
+maypole.init()
+model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, bias=False) for _ in range(24)))  # 4 MiB each
+optimizer = maypole.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, group_size="1MiB")
+model[12].register_full_backward_hook(lambda *_: time.sleep(0.05 * maypole.rank()))
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(2, 1024)).mean().backward()
+    time.sleep(0.05 * (1 - maypole.rank()))
+    optimizer.step()
+"""
+    done = run_job(2, script, options=("--timeout", "15s"))
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_learning_rate_that_one_rank_alone_changes_is_named():
     done = run_job(2, TRAIN + "train(3)\nif maypole.rank() == 1:\n    optimizer.param_groups[0]['lr'] = 0.5\ntrain(200)")
     assert done.returncode == 1

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where parameters and gradients live once the engine knows them: each a tensor with its own storage over its part of an arena."""
 
+import ctypes
+
 import torch
 
 from maypole.errors import UsageError
@@ -9,16 +11,35 @@ from maypole.errors import UsageError
 unguarded = torch._C.DisableTorchFunctionSubclass
 
 
+class FreedMemory:
+    """Gives memory back to the system while tensors move into the arenas: original and copy are never there at once, whatever the
+    allocator keeps. Without glibc it does nothing."""
+
+    _EVERY = 32 << 20  # bytes
+
+    def __init__(self):
+        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
+        self._freed = 0
+
+    def add(self, size):
+        self._freed += size
+        if self._freed >= self._EVERY:
+            self._freed = 0
+            self._trim(0)
+
+
 class Placement:
     def __init__(self, engine, model, parameters):
         """Moves parameters, one by one, and makes a view for each gradient. Strides stay, so channels_last does."""
         self._homes = []
         self.gradients = []
+        freed = FreedMemory()
         for i, parameter in enumerate(parameters):
             strides = torch.empty_like(parameter).stride()
             home = _shaped(engine.parameter_tensor(model, i), parameter.shape, strides)
             home.copy_(parameter.detach())
             parameter.data = home
+            freed.add(home.nbytes)
             self._homes.append((home, home.data_ptr()))
             self.gradients.append(_shaped(engine.gradient_tensor(model, i), parameter.shape, strides))
 

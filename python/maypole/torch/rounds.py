@@ -26,7 +26,7 @@ from maypole.torch import guard, runtime
 from maypole.torch.collectives import broadcast_object
 from maypole.torch.dtypes import NUMBERS
 from maypole.torch.hooks import GradientHooks
-from maypole.torch.placement import Placement, unguarded
+from maypole.torch.placement import FreedMemory, Placement, unguarded
 
 IDLE, OPEN, REDUCED, SYNCED = range(4)
 
@@ -57,10 +57,9 @@ class Rounds:
         self._accumulating = False  # this round starts from sums that are in gradient memory already
         self.fired = [0] * len(parameters)  # firings of each parameter's hook in this round
         self.expected = [1] * len(parameters)
-        self.views = []
         self._types = [type(p) for p in parameters]
         self._placement = None
-        self._first_use = []
+        self.views, self._first_use = [], []
         self._factor = 1.0  # of clip_grad_norm_, on averages that were not read before step()
         for i, parameter in enumerate(parameters):
             guard.adopt_parameter(parameter, self, i)
@@ -187,13 +186,16 @@ class Rounds:
                 self.engine.gradient_ready(self.model, i, 0)
         view.__class__ = guard.GuardedGradient
 
-    def _hand_over_rest(self):
+    def _hand_over_rest(self, freed=None):
         with unguarded():
             for i, parameter in enumerate(self.parameters):
                 gradient = parameter.grad
                 handed_over = gradient is self.views[i] and self.views[i].__class__ is guard.GuardedGradient
                 if gradient is not None and not handed_over:
                     self._hand_over(i)
+                    gradient = None  # the last one to hold its memory
+                    if freed is not None:
+                        freed.add(self.views[i].nbytes)
 
     def _end_round(self):
         self._hand_over_rest()
@@ -493,5 +495,6 @@ class Rounds:
         if anything:
             self._begin_round()
             self.fired[:] = fired
+            self._hand_over_rest(FreedMemory())
             self._end_round()
             self._wait_for_averages()

@@ -75,6 +75,7 @@ class EngineState:
         self._sharded = sharded
         self._slots = _slot_names(kind, inner.param_groups)
         self._num_groups = len(inner.param_groups)
+        self._all_zero = True  # the engine's state, before anything was loaded
         self._views = {}
 
     @property
@@ -120,11 +121,14 @@ class EngineState:
             rounds.engine.set_update_count(rounds.model, i, self._count_in(entry))
             for slot, name in enumerate(self._slots):
                 value = entry.get(name)
+                if value is None and self._all_zero:
+                    continue
                 if value is None:
                     value = torch.zeros_like(parameter)
                 packed = torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype)
                 packed.copy_(value)
                 rounds.engine.write_state_tensor(rounds.model, i, slot, packed)
+        self._all_zero = False
         self.hide()
 
     def _count_in(self, entry):
