@@ -2,6 +2,7 @@
 #include "maypole/sched/policy.h"
 
 #include "maypole/base/status.h"
+#include "maypole/sched/policies/fifo.h"
 
 #include <fmt/ranges.h>
 
@@ -18,7 +19,9 @@ struct Entry {
 
 // One line a policy; in the order in which people should see them.
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> kEntries = {};
+  static const std::vector<Entry> kEntries = {
+      {"fifo", make_fifo},
+  };
   return kEntries;
 }
 

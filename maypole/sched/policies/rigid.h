@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What fifo, srtf and las share: each job gets its `workers` or nothing, in an order of importance that is the policy's own.
+//
+// A running job keeps its ring until a more important one needs the place. The jobs are gone through in order; one that waits and finds
+// no place takes it from the least important running jobs behind it, as few as will do, and only where that lets it start. A job whose
+// left budget is smaller than its `workers` gets nothing.
+
+#include "maypole/sched/decision.h"
+#include "maypole/sched/ring_placement.h"
+#include "maypole/sched/slot_problem.h"
+
+#include <span>
+
+namespace maypole::sched {
+
+/// `order`: positions in problem.jobs, the most important first, each once.
+[[nodiscard]] Decision decide_rigid(const SlotProblem& problem, std::span<const std::size_t> order, RingStyle style);
+
+}  // namespace maypole::sched
