@@ -4,12 +4,31 @@
 #include "maypole/base/check.h"
 #include "maypole/base/status.h"
 #include "maypole/sched/free_capacity.h"
+#include "maypole/sched/schedule_checker.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 namespace maypole::sched {
+
+namespace {
+
+bool changes_nothing(const SlotProblem& problem, const Decision& decision) {
+  std::size_t running = 0;
+  for (const ActiveJob& job : problem.jobs) {
+    if (job.running()) {
+      ++running;
+      const auto found = std::ranges::lower_bound(decision.placements, job.id, {}, &Placement::job);
+      if (found == decision.placements.end() || found->job != job.id || found->embedding != *job.current) {
+        return false;
+      }
+    }
+  }
+  return running == decision.placements.size();
+}
+
+}  // namespace
 
 base::Rng slot_rng(std::uint64_t seed, std::int64_t slot) { return base::Rng(seed, fmt::format("policy/{}", slot)); }
 
@@ -126,7 +145,8 @@ SlotOutcome Controller::decide(std::int64_t slot) {
   SlotOutcome outcome;
   outcome.decision = policy_->decide(problem, rng);
   const double seconds = base::to_seconds(clock_->now() - before);
-  repeats_left_ = policy_->repeats(problem, outcome.decision);
+  outcome.violations = check_decision(problem, outcome.decision);
+  repeats_left_ = changes_nothing(problem, outcome.decision) ? policy_->repeats(problem, outcome.decision) : 0;
   if (!outcome.violations.empty() && options_.refuse_violations) {
     outcome.decision = kept(slot);
     outcome.decision.note = fmt::format("the policy's answer was refused: {}", outcome.violations.front());
@@ -153,6 +173,14 @@ SlotOutcome Controller::repeat(std::int64_t slot) {
 
 void Controller::apply(SlotOutcome& outcome) {
   Decision& decision = outcome.decision;
+  if (!outcome.violations.empty()) {  // the policy's own answer stands; what names no active job cannot
+    std::erase_if(decision.placements, [this](const Placement& placement) {
+      return !placement.job.valid() || placement.job.index() >= records_.size() || !records_[placement.job.index()].active();
+    });
+    std::ranges::sort(decision.placements, {}, &Placement::job);
+    const auto doubled = std::ranges::unique(decision.placements, {}, &Placement::job);
+    decision.placements.erase(doubled.begin(), doubled.end());
+  }
   slot_ = decision.slot;
   open_ = true;
   const double start_s = static_cast<double>(slot_) * options_.slot_s;

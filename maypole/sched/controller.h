@@ -76,8 +76,8 @@ class Controller {
   [[nodiscard]] SlotOutcome decide(std::int64_t slot);
   /// Credits the slot that was decided last; returns the jobs that ended in it, in the order of their ids.
   std::vector<EndedJob> end_slot();
-  /// For how many slots after the one that ended last decide() would give the same placements, as far as the policy knows: until then
-  /// repeat() may take its place, as long as no job comes, goes or ends.
+  /// For how many more slots decide() would give the placements that every job has already: until then repeat() may take its place.
+  /// Whatever changes the problem (a job that comes, goes or ends, a budget that runs low, a server) sets it to 0.
   [[nodiscard]] std::int64_t repeats_left() const { return repeats_left_; }
   /// decide() without asking the policy.
   [[nodiscard]] SlotOutcome repeat(std::int64_t slot);

@@ -13,6 +13,7 @@ namespace {
 
 using model::JobId;
 using model::ServerId;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -53,6 +54,15 @@ class Scripted final : public Policy {
     Decision decision;
     decision.slot = problem.slot;
     decision.placements = script_(problem);
+    for (const Placement& placement : decision.placements) {
+      for (const ActiveJob& active : problem.jobs) {
+        if (active.id == placement.job) {
+          const bool resized = active.running() && active.current->ring != placement.embedding.ring;
+          const double gained = slot_progress(active, model::shape_of(placement.embedding), resized, problem.slot_s);
+          decision.utility += utility_gain(active, gained, problem.start_s());
+        }
+      }
+    }
     return decision;
   }
   [[nodiscard]] std::int64_t repeats(const SlotProblem& /*problem*/, const Decision& /*decision*/) const override { return repeats_; }
@@ -230,22 +240,43 @@ TEST(Controller, TheStreamOfASlotDependsOnSeedAndSlotOnly) {
   EXPECT_NE(slot_rng(3, 7).bits(), slot_rng(4, 7).bits());
 }
 
-TEST(Controller, RepeatingEndsWhenAJobComesOrEndsOrABudgetRunsLow) {
+TEST(Controller, RepeatingEndsWhenAJobComesOrABudgetRunsLow) {
   World world([](const SlotProblem& problem) { return std::vector{on(problem.jobs[0].id, 0, 2)}; }, 100);
   model::Job first = job("first", 2);
-  first.budget = 7;
+  first.budget = 9;
   first.max_workers = 4;
   ASSERT_TRUE(world.controller.submit(first).ok());
   (void)world.controller.decide(0);
+  (void)world.controller.end_slot();
+  EXPECT_EQ(world.controller.repeats_left(), 0);  // it started: that was a change
+  (void)world.controller.decide(1);
   (void)world.controller.end_slot();  // 5 left: the limit is 4 still
   EXPECT_EQ(world.controller.repeats_left(), 100);
-  EXPECT_THAT(world.controller.repeat(1).decision.placements, SizeIs(1));
+  EXPECT_THAT(world.controller.repeat(2).decision.placements, SizeIs(1));
   (void)world.controller.end_slot();  // 3 left: fewer than max_workers
   EXPECT_EQ(world.controller.repeats_left(), 0);
-  (void)world.controller.decide(2);
+  (void)world.controller.decide(3);
   EXPECT_EQ(world.controller.repeats_left(), 100);
   ASSERT_TRUE(world.controller.submit(job("second", 1)).ok());
   EXPECT_EQ(world.controller.repeats_left(), 0);
+}
+
+TEST(Controller, ADecisionThatBreaksACapacityIsRefusedAndWhatRanGoesOn) {
+  World world([](const SlotProblem& problem) {
+    std::vector<Placement> placements = {on(problem.jobs[0].id, 0, 3)};
+    if (problem.slot > 0) {
+      placements.push_back(on(problem.jobs[1].id, 0, 3));
+    }
+    return placements;
+  });
+  ASSERT_TRUE(world.controller.submit(job("first", 3)).ok());
+  ASSERT_TRUE(world.controller.submit(job("second", 3)).ok());
+  EXPECT_FALSE(world.controller.decide(0).refused);
+  (void)world.controller.end_slot();
+  const SlotOutcome outcome = world.controller.decide(1);
+  EXPECT_TRUE(outcome.refused);
+  EXPECT_THAT(outcome.violations, Contains(HasSubstr("6 gpu used of 4")));
+  EXPECT_THAT(outcome.decision.placements, ElementsAre(on(JobId(0), 0, 3)));
 }
 
 }  // namespace

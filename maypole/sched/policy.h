@@ -25,8 +25,9 @@ class Policy {
   /// min_workers per job, and only embeddings whose edges are paths of the cluster. Never fails: what cannot be solved in the limit of
   /// work has a greedy answer, marked `limited`. `seconds` is filled in by the controller.
   [[nodiscard]] virtual Decision decide(const SlotProblem& problem, base::Rng& rng) = 0;
-  /// For how many further slots decide() would give the same placements, provided that until then no job arrives or ends and no server
-  /// changes; the controller may repeat the decision that long without asking. 0 is always right.
+  /// Asked when a decision left every job with the ring it had: for how many further slots decide() would say the same again, provided that
+  /// until then no job arrives or ends, no job's worker_limit() and no server changes. The controller may repeat the decision that long
+  /// without asking. 0 is always right.
   [[nodiscard]] virtual std::int64_t repeats(const SlotProblem& /*problem*/, const Decision& /*decision*/) const { return 0; }
   /// Forgets what it kept between slots (a new run, or another cluster).
   virtual void reset() {}

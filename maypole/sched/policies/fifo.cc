@@ -4,6 +4,7 @@
 #include "maypole/sched/policies/rigid.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace maypole::sched {
@@ -21,6 +22,12 @@ class Fifo : public Policy {
     // Running ones first: whoever stands behind them cannot take their place.
     std::ranges::stable_partition(order, [&](std::size_t i) { return problem.jobs[i].running(); });
     return decide_rigid(problem, order, style_);
+  }
+
+  // Who waits or runs, and where, is all that it looks at; and whether a limit of racks still holds, which time lifts.
+  [[nodiscard]] std::int64_t repeats(const SlotProblem& problem, const Decision& /*decision*/) const override {
+    const auto lifted = [](const ActiveJob& job) { return job.job->max_racks > 0 && job.job->max_racks_s > 0; };
+    return std::ranges::any_of(problem.jobs, lifted) ? 0 : std::numeric_limits<std::int64_t>::max();
   }
 
  private:
