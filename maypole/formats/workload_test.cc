@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/formats/workload.h"
+
+#include "maypole/formats/reading_testing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace maypole::formats {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kOurHeader =
+    "job_id,arrival_s,min_workers,workers,max_workers,gpus_per_worker,work,edge_bandwidth,utility,weight\n";
+
+absl::StatusOr<Workload> ours(std::string_view rows, const WorkloadOptions& options = {}) {
+  return parse_workload(std::string(kOurHeader) + std::string(rows), "w.csv", options, plain_cluster(4));
+}
+
+absl::StatusOr<Workload> itp(std::string_view rows, const WorkloadOptions& options = {}) {
+  return parse_workload("job_id,submission_time,duration,num_gpu\n" + std::string(rows), "itp.csv", options, plain_cluster(4));
+}
+
+TEST(Workload, OurCsvHoldsOneJobARow) {
+  const auto workload = ours("a,30,1,2,4,2,3600,12500000,sqrt,3\nb,0.5,1,1,1,1,,,,\n", {.slot_s = 300});
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  ASSERT_EQ(workload->jobs.size(), 2U);
+  const model::Job& last = workload->jobs[1];  // by arrival
+  EXPECT_EQ(last.id, "a");
+  EXPECT_EQ(last.arrival_s, 30);
+  EXPECT_EQ(last.min_workers, 1);
+  EXPECT_EQ(last.workers, 2);
+  EXPECT_EQ(last.max_workers, 4);
+  EXPECT_EQ(last.demand[model::ResourceId(0)], 2);
+  EXPECT_EQ(last.work, 3600);
+  EXPECT_EQ(last.edge_bandwidth.bytes_per_second, 12500000);
+  EXPECT_EQ(last.utility.kind, model::UtilityKind::kSqrt);
+  EXPECT_EQ(last.weight, 3);
+  EXPECT_EQ(last.progress.per_slot({2, 1, {}}, 300), 600) << "worker-seconds";
+  const model::Job& first = workload->jobs[0];
+  EXPECT_EQ(first.work, std::nullopt);
+  EXPECT_FALSE(first.edge_bandwidth.limited());
+  EXPECT_EQ(first.utility.kind, model::UtilityKind::kLinear);
+  EXPECT_EQ(first.weight, 1);
+  EXPECT_EQ(first.arrival_s, 0.5) << "our own times are never shifted";
+  EXPECT_THAT(workload->filling, HasSubstr("sorted"));
+}
+
+TEST(Workload, TakesWhatSpreadsheetsMakeOfAFile) {
+  const std::string quoted = "\xEF\xBB\xBF\"job_id\", submission_time ,duration,num_gpu\r\n\r\n\"a, \"\"the\"\" job\",5, 60 ,1\r\n";
+  const auto workload = parse_workload(quoted, "itp.csv", {}, plain_cluster(1));
+  ASSERT_FALSE(workload.ok()) << "the mark is taken off where the file is read";
+  const auto decoded = parse_workload(quoted.substr(3), "itp.csv", {}, plain_cluster(1));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->jobs[0].id, "a, \"the\" job");
+}
+
+TEST(Workload, NamesTheFileLineAndColumnOfAWrongField) {
+  EXPECT_THAT(ours("a,-1,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: arrival_s: '-1' is not a finite number of at least 0"));
+  EXPECT_THAT(ours("a,nan,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: arrival_s: 'nan' is not a finite number of at least 0"));
+  EXPECT_THAT(ours("a,0,0,1,1,1,1,,,\n"), FailsWith("w.csv:2: min_workers: '0' is not a whole number of at least 1"));
+  EXPECT_THAT(ours("a,0,1,1.5,2,1,1,,,\n"), FailsWith("w.csv:2: workers: '1.5' is not a whole number of at least 1"));
+  EXPECT_THAT(ours("a,0,1,1,,1,1,,,\n"), FailsWith("w.csv:2: max_workers: '' is not a whole number of at least 1"));
+  EXPECT_THAT(ours("a,0,1,1,1,0,1,,,\n"), FailsWith("w.csv:2: gpus_per_worker: '0' is not a finite number above 0"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,0,,,\n"), FailsWith("w.csv:2: work: '0' is not a finite number above 0"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,1Gbps,,\n"), FailsWith("w.csv:2: edge_bandwidth: '1Gbps' is not a finite number of at least 0"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,cube,\n"), FailsWith("w.csv:2: utility: there is no kind 'cube'"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,sigmoid,\n"), FailsWith("w.csv:2: utility: 'sigmoid' has parameters, which no column holds"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,,-2\n"), FailsWith("w.csv:2: weight: '-2' is not a finite number of at least 0"));
+  EXPECT_THAT(ours(",0,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: job_id: is empty: give a name"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,,\n\na,1,1,1,1,1,1,,,\n"),
+              FailsWith("w.csv:4: the job 'a' is there twice (first in line 2): give each its own name"));
+  EXPECT_THAT(ours("a,0,3,2,4,1,1,,,\n"), FailsWith("w.csv:2: job 'a' has min_workers 3, workers 2, max_workers 4"));
+  EXPECT_THAT(ours("a,0,33,33,33,1,1,,,\n"),
+              FailsWith("w.csv:2: job 'a' can never run: it needs at least 33 workers, the empty cluster holds 32"));
+  EXPECT_THAT(ours("a,0,1,1,1,9,1,,,\n"), FailsWith("w.csv:2: job 'a' can never run: each worker needs 9 gpu, the largest server has 8"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,\n"), FailsWith("w.csv:2: the row has 9 fields, the header 10"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,,,\n"), FailsWith("w.csv:2: the row has 11 fields, the header 10"));
+  EXPECT_THAT(ours("a\"b\",0,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: a quote inside a field"));
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,,\n\"b,0,1,1,1,1,1,,,\n"), FailsWith("w.csv:3: a quote that never ends"));
+  EXPECT_THAT(ours("\"a\"b,0,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: text after a closing quote"));
+  EXPECT_THAT(ours(""), FailsWith("w.csv: has no job below its header"));
+}
+
+TEST(Workload, AnUnknownHeaderIsNamedWithTheOneWeRead) {
+  const model::Cluster cluster = plain_cluster(1);
+  const auto reading = [&](std::string_view text) { return parse_workload(text, "w.csv", {}, cluster); };
+  EXPECT_THAT(reading(""), FailsWith("w.csv: is empty: the first line names the columns"));
+  EXPECT_THAT(reading("a,b\n1,2\n"), FailsWith("w.csv:1: no workload format has the columns a, b: ours has job_id,arrival_s,"));
+  EXPECT_THAT(
+      reading("job_id,arrival_s,workers\n"),
+      FailsWith("w.csv:1: the columns min_workers, max_workers, gpus_per_worker, work, edge_bandwidth, utility, weight are missing"));
+  EXPECT_THAT(reading("a,b,a\n1,2,3\n"), FailsWith("w.csv:1: the column 'a' is there twice"));
+  EXPECT_THAT(reading("num_switch,num_node_p_switch,num_gpu_p_node\n1,1,4\n"), FailsWith("w.csv:1: is a cluster: give it as --cluster"));
+  EXPECT_THAT(reading("{\"version\": 1}"), FailsWith("w.csv: is JSON: a workload is CSV"));
+}
+
+TEST(Workload, AMicrosoftJobIsItsGpusForItsDuration) {
+  const auto rigid = itp("a,1000,3600,4\nb,1060,60,1\n", {.slot_s = 300});
+  ASSERT_TRUE(rigid.ok()) << rigid.status();
+  const model::Job& job = rigid->jobs[0];
+  EXPECT_EQ(job.arrival_s, 0) << "times count from the first arrival";
+  EXPECT_EQ(rigid->jobs[1].arrival_s, 60);
+  EXPECT_EQ(job.min_workers, 4);
+  EXPECT_EQ(job.max_workers, 4);
+  EXPECT_EQ(job.work, 4 * 3600);
+  // At the trace's count it ends after the trace's duration: 12 slots of 300 s.
+  EXPECT_EQ(*job.work / job.progress.per_slot({4, 1, {}}, 300), 12);
+  EXPECT_EQ(job.progress.resize_s, 0);
+  EXPECT_THAT(job.value(*job.work), DoubleEq(1)) << "each finished job is worth the same";
+  EXPECT_THAT(rigid->jobs[1].value(*rigid->jobs[1].work), DoubleEq(1));
+  EXPECT_THAT(rigid->filling, HasSubstr("times count from the first arrival (1000 in the file)"));
+}
+
+TEST(Workload, AnElasticJobGrowsToTwiceItsGpusAtAFallingGain) {
+  const auto elastic = itp("a,0,3600,4\n", {.elastic = true, .slot_s = 300});
+  ASSERT_TRUE(elastic.ok()) << elastic.status();
+  const model::Job& job = elastic->jobs[0];
+  EXPECT_EQ(job.min_workers, 1);
+  EXPECT_EQ(job.workers, 4);
+  EXPECT_EQ(job.max_workers, 8);
+  const auto speed = [&](int workers) { return job.progress.per_slot({workers, 1, {}}, 300); };
+  EXPECT_EQ(*job.work / speed(4), 12);
+  EXPECT_THAT(speed(8) / speed(4), DoubleEq(std::pow(2, 0.8)));
+  EXPECT_EQ(job.progress.resize_s, 30);
+}
+
+TEST(Workload, TimesInMillisecondsAreNoticed) {
+  EXPECT_THAT(
+      itp("a,0,3600000,1\nb,1,7200000,1\nc,2,60000,1\n"),
+      FailsWith("itp.csv:2: duration: 3.6e+06 s is 42 days, and half of the jobs last longer: are these milliseconds? Give seconds"));
+  EXPECT_THAT(itp("a,0,1,1\nb,1,1,1\nc,2,4e8,1\n"), FailsWith("itp.csv:4: duration: 4e+08 s is 4630 days: are these milliseconds?"));
+  EXPECT_THAT(itp("a,0,1,1\nb,1600000000,1,1\n"), FailsWith("itp.csv:3: arrives 18519 days after the first job: are these milliseconds?"));
+  EXPECT_THAT(itp("a,0,0,1\n"), FailsWith("itp.csv:2: duration: '0' is not a finite number above 0"));
+  EXPECT_THAT(itp("a,0,-5,1\n"), FailsWith("itp.csv:2: duration: '-5' is not a finite number above 0"));
+  EXPECT_THAT(itp("a,0,,1\n"), FailsWith("itp.csv:2: duration: '' is not a finite number above 0"));
+  EXPECT_THAT(itp("a,0,5,0\n"), FailsWith("itp.csv:2: num_gpu: '0' is not a whole number of at least 1"));
+}
+
+TEST(Workload, OnlyTheFirstJobsAreTakenWhereAsked) {
+  const auto workload = itp("b,9,60,1\na,5,60,1\nc,20,60,64\n", {.most_jobs = 2});
+  ASSERT_TRUE(workload.ok()) << "the third, which fits nowhere, is left out: " << workload.status();
+  EXPECT_EQ(workload->jobs[0].id, "a");
+  EXPECT_EQ(workload->jobs[1].id, "b");
+  EXPECT_THAT(workload->filling, HasSubstr("the first 2 of 3 jobs"));
+}
+
+TEST(Workload, TheTenMicrosoftClustersHoldTheJobsThatTheyAreSaidToHold) {
+  MAYPOLE_NEED_TRACE("microsoft-itp-elasticflow/raw/cluster01.csv");
+  std::size_t jobs = 0;
+  double gpu_hours = 0;
+  const std::vector<double> demands = {28, 86, 140, 495, 10, 87, 257, 66, 31, 5};
+  for (int cluster = 1; cluster <= 10; ++cluster) {
+    const std::string path = fmt::format("{}/microsoft-itp-elasticflow/raw/cluster{:02}.csv", traces(), cluster);
+    const auto suggested = suggest_cluster(path);
+    ASSERT_TRUE(suggested.ok()) << suggested.status();
+    EXPECT_EQ(std::round(suggested->mean_demand), demands[cluster - 1]);
+    const double servers = std::ceil(std::max(64.0, suggested->mean_demand / 0.8) / 8);
+    EXPECT_EQ(suggested->cluster.num_servers(), servers);
+    const auto workload = read_workload(path, {.slot_s = 300}, suggested->cluster);
+    ASSERT_TRUE(workload.ok()) << workload.status();
+    EXPECT_EQ(workload->format, WorkloadFormat::kItp);
+    jobs += workload->jobs.size();
+    for (const model::Job& job : workload->jobs) {
+      gpu_hours += *job.work / 3600;
+    }
+  }
+  EXPECT_EQ(jobs, 69351U);
+  EXPECT_EQ(std::round(gpu_hours), 1632720);
+}
+
+}  // namespace
+}  // namespace maypole::formats
