@@ -3,6 +3,8 @@
 
 #include "maypole/base/status.h"
 #include "maypole/sched/policies/fifo.h"
+#include "maypole/sched/policies/las.h"
+#include "maypole/sched/policies/srtf.h"
 
 #include <fmt/ranges.h>
 
@@ -21,6 +23,8 @@ struct Entry {
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {"fifo", make_fifo},
+      {"srtf", make_srtf},
+      {"las", make_las},
   };
   return kEntries;
 }

@@ -230,6 +230,8 @@ PolicyRun run_policy(Policy& policy, const model::Instance& instance, std::uint6
   std::vector<ActiveJob> states(instance.jobs.size());
   std::vector<std::optional<model::Embedding>> currents(instance.jobs.size());
   const ResourceId accelerator = instance.cluster.accelerator();
+  std::int64_t promised = 0;
+  std::vector<std::pair<std::int32_t, int>> jobs_before;
   for (std::size_t i = 0; i < states.size(); ++i) {
     states[i].id = model::JobId::from_index(i);
     states[i].job = &instance.jobs[i];
@@ -250,6 +252,17 @@ PolicyRun run_policy(Policy& policy, const model::Instance& instance, std::uint6
       }
     }
     Decision decision = policy.decide(problem, rng);
+    // What the policy promised to repeat it must decide again, as long as the jobs and their limits are the same.
+    std::vector<std::pair<std::int32_t, int>> jobs;
+    for (const ActiveJob& job : problem.jobs) {
+      jobs.emplace_back(job.id.value(), worker_limit(job));
+    }
+    if (promised > 0 && jobs == jobs_before && decision.placements != run.decisions.back().placements) {
+      run.violations.push_back(fmt::format("slot {} differs from what {} promised to repeat", slot, policy.name()));
+    }
+    promised = jobs == jobs_before ? promised - 1 : 0;
+    promised = std::max(promised, policy.repeats(problem, decision));
+    jobs_before = std::move(jobs);
     for (std::string& violation : check_decision(problem, decision)) {
       run.violations.push_back(std::move(violation));
     }

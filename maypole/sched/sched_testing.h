@@ -41,7 +41,7 @@ struct TreeShape {
 struct PolicyRun {
   std::vector<Decision> decisions;
   std::vector<double> progress;         // [job], at the end
-  std::vector<std::string> violations;  // of check_decision, slot by slot, then of check_run
+  std::vector<std::string> violations;  // of check_decision and repeats(), slot by slot, then of check_run
 };
 /// Runs the policy for instance.slots slots.
 [[nodiscard]] PolicyRun run_policy(Policy& policy, const model::Instance& instance, std::uint64_t seed);

@@ -4,7 +4,6 @@
 #include "maypole/sched/policies/rigid.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace maypole::sched {
@@ -24,10 +23,8 @@ class Fifo : public Policy {
     return decide_rigid(problem, order, style_);
   }
 
-  // Who waits or runs, and where, is all that it looks at; and whether a limit of racks still holds, which time lifts.
-  [[nodiscard]] std::int64_t repeats(const SlotProblem& problem, const Decision& /*decision*/) const override {
-    const auto lifted = [](const ActiveJob& job) { return job.job->max_racks > 0 && job.job->max_racks_s > 0; };
-    return std::ranges::any_of(problem.jobs, lifted) ? 0 : std::numeric_limits<std::int64_t>::max();
+  [[nodiscard]] std::int64_t repeats(const SlotProblem& problem, const Decision& decision) const override {
+    return slots_without_start(problem, decision, style_);
   }
 
  private:

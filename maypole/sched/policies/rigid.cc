@@ -5,6 +5,8 @@
 #include "maypole/sched/assemble.h"
 
 #include <algorithm>
+#include <cmath>
+#include <unordered_map>
 
 namespace maypole::sched {
 
@@ -160,6 +162,34 @@ class RigidPass {
 Decision decide_rigid(const SlotProblem& problem, std::span<const std::size_t> order, RingStyle style) {
   MAYPOLE_CHECK_EQ(order.size(), problem.jobs.size());
   return RigidPass(problem, order, style).run();
+}
+
+std::int64_t slots_without_start(const SlotProblem& problem, const Decision& decision, RingStyle style) {
+  std::vector<bool> runs(problem.jobs.size(), false);
+  std::unordered_map<std::int32_t, std::size_t> position;
+  for (std::size_t i = 0; i < problem.jobs.size(); ++i) {
+    position.emplace(problem.jobs[i].id.value(), i);
+  }
+  for (const Placement& placement : decision.placements) {
+    runs[position.at(placement.job.value())] = true;
+  }
+  std::int64_t slots = kForever;
+  for (std::size_t i = 0; i < problem.jobs.size(); ++i) {
+    const ActiveJob& job = problem.jobs[i];
+    if (runs[i] || rigid_workers(job) == 0) {
+      continue;
+    }
+    const bool limited = rack_limit(job, *problem.cluster) > 0;
+    const bool reserves = job.job->edge_bandwidth.limited() && problem.cluster->num_links() > 0;
+    if (reserves && (limited || style == RingStyle::kGreedy || !problem.cluster->tree())) {
+      return 0;
+    }
+    if (limited && job.job->max_racks_s > 0) {
+      const double ends = std::ceil((job.job->max_racks_s - job.waiting_s) / problem.slot_s * (1 - 1e-9));
+      slots = std::min(slots, static_cast<std::int64_t>(std::max(0.0, ends - 1)));
+    }
+  }
+  return slots;
 }
 
 }  // namespace maypole::sched
