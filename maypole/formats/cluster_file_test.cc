@@ -39,7 +39,7 @@ double rate(const model::Cluster& cluster, const std::string& link) {
   return cluster.link(*cluster.find_link(link)).bandwidth.bytes_per_second;
 }
 
-TEST(ClusterFile, MakesALinkEachWayBetweenServerRackAndCore) {
+TEST(ClusterFileTest, MakesALinkEachWayBetweenServerRackAndCore) {
   const auto cluster = parse_cluster(kCluster, "cluster.yaml");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_THAT(link_ids(*cluster), ElementsAre("s0>r0", "r0>s0", "s1>r1", "r1>s1", "r0>core", "core>r0", "r1>core", "core>r1", "s0-s1"));
@@ -51,13 +51,13 @@ TEST(ClusterFile, MakesALinkEachWayBetweenServerRackAndCore) {
   EXPECT_EQ(parse_launchers(kCluster, "cluster.yaml").value(), (Launchers{{"s1", "ssh {host} {command}"}}));
 }
 
-TEST(ClusterFile, PayloadRatesAreTakenAsTheyAre) {
+TEST(ClusterFileTest, PayloadRatesAreTakenAsTheyAre) {
   const auto cluster = reading("version: 1", "version: 1\npayload: true");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_DOUBLE_EQ(rate(*cluster, "s0>r0"), 1e9 / 8);
 }
 
-TEST(ClusterFile, WithoutAnyBandwidthNoLinksAreModelled) {
+TEST(ClusterFileTest, WithoutAnyBandwidthNoLinksAreModelled) {
   const auto cluster = parse_cluster(
       "version: 1\nracks: [{id: r0}]\nservers: [{id: s0, rack: r0, capacity: {gpu: 1}}, {id: s1, capacity: {gpu: 1}}]", "c.yaml");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -65,7 +65,7 @@ TEST(ClusterFile, WithoutAnyBandwidthNoLinksAreModelled) {
   EXPECT_EQ(cluster->num_racks(), 1U);
 }
 
-TEST(ClusterFile, RacksMayHangUnderOtherRacks) {
+TEST(ClusterFileTest, RacksMayHangUnderOtherRacks) {
   const auto cluster = parse_cluster(R"(version: 1
 racks: [{id: r0, parent: pod, uplink: 1Gbps}, {id: r1, parent: pod, uplink: 1Gbps}, {id: pod, uplink: 1Gbps}, {id: r2}]
 servers: [{id: s0, rack: r0, capacity: {gpu: 1}}, {id: s1, rack: r1, capacity: {gpu: 1}}, {id: s2, rack: r2, capacity: {gpu: 1}}]
@@ -78,7 +78,7 @@ servers: [{id: s0, rack: r0, capacity: {gpu: 1}}, {id: s1, rack: r1, capacity: {
   EXPECT_EQ(routes.path(model::ServerId(0), model::ServerId(2)).size(), 5U) << "through the core";
 }
 
-TEST(ClusterFile, GeneratorsMakeTreesOfTheAskedShape) {
+TEST(ClusterFileTest, GeneratorsMakeTreesOfTheAskedShape) {
   const auto racks = parse_cluster(
       "version: 1\ngenerate: {kind: racks, racks: 4, servers_per_rack: 40, capacity: {gpu: 8}, bandwidth: 10Gbps, oversubscription: 8}\n",
       "c.yaml");
@@ -94,7 +94,7 @@ TEST(ClusterFile, GeneratorsMakeTreesOfTheAskedShape) {
   EXPECT_DOUBLE_EQ(rate(*tree, "p1>core"), 4 * rate(*tree, "s0>r0")) << "two racks a pod, nothing oversubscribed";
 }
 
-TEST(ClusterFile, NamesTheFileLineAndFieldOfWhatIsWrong) {
+TEST(ClusterFileTest, NamesTheFileLineAndFieldOfWhatIsWrong) {
   EXPECT_THAT(reading("version: 1\n", ""), FailsWith("cluster.yaml:1: version: is missing"));
   EXPECT_THAT(reading("version: 1", "version: 2"), FailsWith("cluster.yaml:1: version: this program reads version 1, the file has 2"));
   EXPECT_THAT(reading("bandwidth: 2Gbps", "bandwidth: 2Gb"), FailsWith("cluster.yaml:7: servers[1].bandwidth: '2Gb' is not a bandwidth"));
@@ -130,7 +130,7 @@ TEST(ClusterFile, NamesTheFileLineAndFieldOfWhatIsWrong) {
   EXPECT_THAT(parse_cluster("version: 1\n", "cluster.yaml"), FailsWith("cluster.yaml:1: servers: is missing: give a list"));
 }
 
-TEST(ClusterFile, GeneratorsRefuseWhatTheyCannotMake) {
+TEST(ClusterFileTest, GeneratorsRefuseWhatTheyCannotMake) {
   const auto generating = [](std::string_view fields) {
     return parse_cluster("version: 1\ngenerate: {capacity: {gpu: 1}, " + std::string(fields) + "}\n", "c.yaml");
   };
@@ -143,7 +143,7 @@ TEST(ClusterFile, GeneratorsRefuseWhatTheyCannotMake) {
               FailsWith("c.yaml:2: generate.oversubscription: must be above 0"));
 }
 
-TEST(ClusterFile, AFewAliasesCannotFillTheMemory) {
+TEST(ClusterFileTest, AFewAliasesCannotFillTheMemory) {
   std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n";
   for (char name = 'b'; name <= 'j'; ++name) {
     const std::string before(1, static_cast<char>(name - 1));

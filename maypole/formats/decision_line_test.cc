@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/formats/decision_line.h"
 
-#include "maypole/formats/instance_json.h"
+#include "maypole/formats/cluster_file.h"
 #include "maypole/formats/reading_testing.h"
 #include "maypole/formats/text_file.h"
 #include "maypole/model/routes.h"
@@ -29,7 +29,7 @@ std::string with(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
-TEST(DecisionLine, WritesTheVeryTextThatItRead) {
+TEST(DecisionLineTest, WritesTheVeryTextThatItRead) {
   const auto decision = parse_decision_line(kLine, "d.jsonl", 4);
   ASSERT_TRUE(decision.ok()) << decision.status();
   EXPECT_EQ(decision_json(*decision), kLine);
@@ -39,7 +39,7 @@ TEST(DecisionLine, WritesTheVeryTextThatItRead) {
   EXPECT_TRUE(decision->limited);
 }
 
-TEST(DecisionLine, NamesTheLineAndTheFieldOfWhatIsWrong) {
+TEST(DecisionLineTest, NamesTheLineAndTheFieldOfWhatIsWrong) {
   const auto reading = [](std::string_view from, std::string_view to) { return parse_decision_line(with(from, to), "d.jsonl", 4); };
   EXPECT_THAT(reading("\"workers\": 2", "\"workers\": 3"), FailsWith("d.jsonl:4: jobs.a.workers: says 3, the ring has 2"));
   EXPECT_THAT(reading("\"edges\": []", "\"edges\": [[]]"), FailsWith("d.jsonl:4: jobs.b.edges: has 1 edges, a ring of 1 has 0"));
@@ -54,7 +54,7 @@ TEST(DecisionLine, NamesTheLineAndTheFieldOfWhatIsWrong) {
   EXPECT_THAT(parse_decision_line("{", "d.jsonl", 4), FailsWith("d.jsonl:4: parse error"));
 }
 
-TEST(DecisionLine, AFileHasOneLineForEachSlot) {
+TEST(DecisionLineTest, AFileHasOneLineForEachSlot) {
   const std::string path = ::testing::TempDir() + "/d.jsonl";
   const std::string zero = with("\"slot\": 3", "\"slot\": 0") + "\n";
   const std::string one = with("\"slot\": 3", "\"slot\": 1") + "\n";
@@ -68,7 +68,7 @@ TEST(DecisionLine, AFileHasOneLineForEachSlot) {
   EXPECT_THAT(read_decisions(path), FailsWith("d.jsonl:2: parse error"));
 }
 
-TEST(DecisionLine, TurnsNamesIntoAnEmbeddingAndBack) {
+TEST(DecisionLineTest, TurnsNamesIntoAnEmbeddingAndBack) {
   const model::Cluster cluster = parse_cluster(kCluster, "c.yaml").value();
   const NamedCluster names(cluster);
   const DecisionLine decision = parse_decision_line(kLine, "d.jsonl", 4).value();

@@ -41,13 +41,13 @@ std::string with(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
-TEST(InstanceJson, WritesTheVeryTextThatItRead) {
+TEST(InstanceJsonTest, WritesTheVeryTextThatItRead) {
   const auto instance = parse_instance(kInstance, "i.json");
   ASSERT_TRUE(instance.ok()) << instance.status();
   EXPECT_EQ(instance_json(*instance), kInstance);
 }
 
-TEST(InstanceJson, ReadsEveryFieldIntoItsPlace) {
+TEST(InstanceJsonTest, ReadsEveryFieldIntoItsPlace) {
   const model::Instance instance = parse_instance(kInstance, "i.json").value();
   EXPECT_EQ(instance.seed, 18446744073709551615U);
   EXPECT_EQ(instance.slots, 200);
@@ -67,7 +67,7 @@ TEST(InstanceJson, ReadsEveryFieldIntoItsPlace) {
   EXPECT_EQ(instance.jobs[4].max_racks_s, 600);
 }
 
-TEST(InstanceJson, EveryDoubleComesBackWithTheSameBits) {
+TEST(InstanceJsonTest, EveryDoubleComesBackWithTheSameBits) {
   model::Instance instance = parse_instance(kInstance, "i.json").value();
   base::Rng rng(7);
   for (int i = 0; i < 20000; ++i) {
@@ -83,7 +83,7 @@ TEST(InstanceJson, EveryDoubleComesBackWithTheSameBits) {
   }
 }
 
-TEST(InstanceJson, AHorizonWithoutEndIsNull) {
+TEST(InstanceJsonTest, AHorizonWithoutEndIsNull) {
   model::Instance instance = parse_instance(kInstance, "i.json").value();
   instance.slots = 0;
   const std::string text = instance_json(instance);
@@ -91,13 +91,13 @@ TEST(InstanceJson, AHorizonWithoutEndIsNull) {
   EXPECT_EQ(parse_instance(text, "i.json")->slots, 0);
 }
 
-TEST(InstanceJson, ItsClusterCanBeReadAlone) {
+TEST(InstanceJsonTest, ItsClusterCanBeReadAlone) {
   const auto cluster = parse_instance_cluster(kInstance, "i.json");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ(cluster->num_links(), 8U);
 }
 
-TEST(InstanceJson, NamesTheFileAndTheFieldOfWhatIsWrong) {
+TEST(InstanceJsonTest, NamesTheFileAndTheFieldOfWhatIsWrong) {
   const auto reading = [](std::string_view from, std::string_view to) { return parse_instance(with(from, to), "i.json"); };
   EXPECT_THAT(reading("\"version\": 1", "\"version\": 2"), FailsWith("i.json: version: this program reads version 1, the file has 2"));
   EXPECT_THAT(reading("\"slot_s\": 60, ", ""), FailsWith("i.json: slot_s: is missing: give a number"));
@@ -134,7 +134,7 @@ TEST(InstanceJson, NamesTheFileAndTheFieldOfWhatIsWrong) {
       FailsWith("i.json: job 'a' can never run: it needs at least 20 workers, the empty cluster holds 12"));
 }
 
-TEST(InstanceJson, ABrokenTextIsOneLineWithItsPlace) {
+TEST(InstanceJsonTest, ABrokenTextIsOneLineWithItsPlace) {
   EXPECT_THAT(parse_instance("", "i.json"), FailsWith("i.json: parse error at line 1, column 1"));
   EXPECT_THAT(parse_instance("{\"version\": 1,\n \"slot_s\" 60}", "i.json"), FailsWith("i.json: parse error at line 2"));
   EXPECT_THAT(parse_instance("[1, 2]", "i.json"), FailsWith("i.json: is a list: give a map"));

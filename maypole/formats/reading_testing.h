@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the tests of this folder share: a matcher for error sentences, small clusters, and the real traces.
+// What the tests of this folder share: small clusters, and the real traces.
 
-#include "maypole/base/status.h"
-#include "maypole/formats/cluster_file.h"
+#include "maypole/model/cluster.h"
+#include "maypole/model/status_testing.h"
 
-#include <absl/status/statusor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,16 +15,7 @@
 
 namespace maypole::formats {
 
-// NOLINTNEXTLINE(readability-identifier-naming): reads like gmock's own matchers
-MATCHER_P(FailsWith, sentence, "") {
-  if (arg.ok()) {
-    *result_listener << "is no error";
-    return false;
-  }
-  const std::string text = base::message(arg.status());
-  *result_listener << "says: " << text;
-  return ::testing::ExplainMatchResult(::testing::HasSubstr(sentence), text, result_listener);
-}
+using model::FailsWith;
 
 /// A cluster of `servers` with 8 GPUs each and no links.
 inline model::Cluster plain_cluster(int servers, double gpus = 8) {

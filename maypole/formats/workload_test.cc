@@ -25,7 +25,7 @@ absl::StatusOr<Workload> itp(std::string_view rows, const WorkloadOptions& optio
   return parse_workload("job_id,submission_time,duration,num_gpu\n" + std::string(rows), "itp.csv", options, plain_cluster(4));
 }
 
-TEST(Workload, OurCsvHoldsOneJobARow) {
+TEST(WorkloadTest, OurCsvHoldsOneJobARow) {
   const auto workload = ours("a,30,1,2,4,2,3600,12500000,sqrt,3\nb,0.5,1,1,1,1,,,,\n", {.slot_s = 300});
   ASSERT_TRUE(workload.ok()) << workload.status();
   ASSERT_EQ(workload->jobs.size(), 2U);
@@ -50,7 +50,7 @@ TEST(Workload, OurCsvHoldsOneJobARow) {
   EXPECT_THAT(workload->filling, HasSubstr("sorted"));
 }
 
-TEST(Workload, TakesWhatSpreadsheetsMakeOfAFile) {
+TEST(WorkloadTest, TakesWhatSpreadsheetsMakeOfAFile) {
   const std::string quoted = "\xEF\xBB\xBF\"job_id\", submission_time ,duration,num_gpu\r\n\r\n\"a, \"\"the\"\" job\",5, 60 ,1\r\n";
   const auto workload = parse_workload(quoted, "itp.csv", {}, plain_cluster(1));
   ASSERT_FALSE(workload.ok()) << "the mark is taken off where the file is read";
@@ -59,7 +59,7 @@ TEST(Workload, TakesWhatSpreadsheetsMakeOfAFile) {
   EXPECT_EQ(decoded->jobs[0].id, "a, \"the\" job");
 }
 
-TEST(Workload, NamesTheFileLineAndColumnOfAWrongField) {
+TEST(WorkloadTest, NamesTheFileLineAndColumnOfAWrongField) {
   EXPECT_THAT(ours("a,-1,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: arrival_s: '-1' is not a finite number of at least 0"));
   EXPECT_THAT(ours("a,nan,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: arrival_s: 'nan' is not a finite number of at least 0"));
   EXPECT_THAT(ours("a,0,0,1,1,1,1,,,\n"), FailsWith("w.csv:2: min_workers: '0' is not a whole number of at least 1"));
@@ -86,7 +86,7 @@ TEST(Workload, NamesTheFileLineAndColumnOfAWrongField) {
   EXPECT_THAT(ours(""), FailsWith("w.csv: has no job below its header"));
 }
 
-TEST(Workload, AnUnknownHeaderIsNamedWithTheOneWeRead) {
+TEST(WorkloadTest, AnUnknownHeaderIsNamedWithTheOneWeRead) {
   const model::Cluster cluster = plain_cluster(1);
   const auto reading = [&](std::string_view text) { return parse_workload(text, "w.csv", {}, cluster); };
   EXPECT_THAT(reading(""), FailsWith("w.csv: is empty: the first line names the columns"));
@@ -99,7 +99,7 @@ TEST(Workload, AnUnknownHeaderIsNamedWithTheOneWeRead) {
   EXPECT_THAT(reading("{\"version\": 1}"), FailsWith("w.csv: is JSON: a workload is CSV"));
 }
 
-TEST(Workload, AMicrosoftJobIsItsGpusForItsDuration) {
+TEST(WorkloadTest, AMicrosoftJobIsItsGpusForItsDuration) {
   const auto rigid = itp("a,1000,3600,4\nb,1060,60,1\n", {.slot_s = 300});
   ASSERT_TRUE(rigid.ok()) << rigid.status();
   const model::Job& job = rigid->jobs[0];
@@ -116,7 +116,7 @@ TEST(Workload, AMicrosoftJobIsItsGpusForItsDuration) {
   EXPECT_THAT(rigid->filling, HasSubstr("times count from the first arrival (1000 in the file)"));
 }
 
-TEST(Workload, AnElasticJobGrowsToTwiceItsGpusAtAFallingGain) {
+TEST(WorkloadTest, AnElasticJobGrowsToTwiceItsGpusAtAFallingGain) {
   const auto elastic = itp("a,0,3600,4\n", {.elastic = true, .slot_s = 300});
   ASSERT_TRUE(elastic.ok()) << elastic.status();
   const model::Job& job = elastic->jobs[0];
@@ -129,7 +129,7 @@ TEST(Workload, AnElasticJobGrowsToTwiceItsGpusAtAFallingGain) {
   EXPECT_EQ(job.progress.resize_s, 30);
 }
 
-TEST(Workload, TimesInMillisecondsAreNoticed) {
+TEST(WorkloadTest, TimesInMillisecondsAreNoticed) {
   EXPECT_THAT(
       itp("a,0,3600000,1\nb,1,7200000,1\nc,2,60000,1\n"),
       FailsWith("itp.csv:2: duration: 3.6e+06 s is 42 days, and half of the jobs last longer: are these milliseconds? Give seconds"));
@@ -141,7 +141,7 @@ TEST(Workload, TimesInMillisecondsAreNoticed) {
   EXPECT_THAT(itp("a,0,5,0\n"), FailsWith("itp.csv:2: num_gpu: '0' is not a whole number of at least 1"));
 }
 
-TEST(Workload, OnlyTheFirstJobsAreTakenWhereAsked) {
+TEST(WorkloadTest, OnlyTheFirstJobsAreTakenWhereAsked) {
   const auto workload = itp("b,9,60,1\na,5,60,1\nc,20,60,64\n", {.most_jobs = 2});
   ASSERT_TRUE(workload.ok()) << "the third, which fits nowhere, is left out: " << workload.status();
   EXPECT_EQ(workload->jobs[0].id, "a");
@@ -149,7 +149,7 @@ TEST(Workload, OnlyTheFirstJobsAreTakenWhereAsked) {
   EXPECT_THAT(workload->filling, HasSubstr("the first 2 of 3 jobs"));
 }
 
-TEST(Workload, TheTenMicrosoftClustersHoldTheJobsThatTheyAreSaidToHold) {
+TEST(WorkloadTest, TheTenMicrosoftClustersHoldTheJobsThatTheyAreSaidToHold) {
   MAYPOLE_NEED_TRACE("microsoft-itp-elasticflow/raw/cluster01.csv");
   std::size_t jobs = 0;
   double gpu_hours = 0;

@@ -66,7 +66,8 @@ absl::Status check_progress(const Job& job) {
       return absl::OkStatus();
     case ProgressKind::kRing:
     case ProgressKind::kOverlap:
-      for (const double value : {model.gradient_bytes, model.reduce_bytes_per_s, model.forward_s, model.backward_s, model.latency_s}) {
+      for (const double value : {model.gradient_bytes, model.reduce_bytes_per_s, model.forward_s, model.backward_s, model.latency_s,
+                                 model.bandwidth.bytes_per_second, model.local_bandwidth.bytes_per_second}) {
         if (!finite_not_negative(value)) {
           return error(kInvalid, "job '{}' has a cost of {} in progress: give finite numbers of at least 0", job.id, value);
         }
@@ -131,17 +132,17 @@ RingShape shape_of(const Embedding& embedding) { return {embedding.workers(), nu
 std::int64_t empty_cluster_workers(const Job& job, const Cluster& cluster, std::int64_t limit) {
   std::int64_t workers = 0;
   for (const Server& server : cluster.parts().servers) {
-    double fit = static_cast<double>(limit - workers);
+    double fit = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
       const ResourceId r = ResourceId::from_index(i);
       if (job.demand[r] > 0) {
         fit = std::min(fit, std::floor(server.capacity[r] / job.demand[r] * (1 + 1e-9)));
       }
     }
-    workers += static_cast<std::int64_t>(fit);
-    if (workers >= limit) {
+    if (fit >= static_cast<double>(limit - workers)) {
       return limit;
     }
+    workers += static_cast<std::int64_t>(fit);
   }
   return workers;
 }
@@ -181,7 +182,7 @@ absl::Status check_job(const Job& job, const Cluster& cluster) {
   if (job.budget && !finite_positive(*job.budget)) {
     return error(kInvalid, "job '{}' has budget {}: give worker-slots above 0, or none", job.id, *job.budget);
   }
-  if (job.max_racks < 0 || job.max_racks_s < 0) {
+  if (job.max_racks < 0 || !finite_not_negative(job.max_racks_s)) {
     return error(kInvalid, "job '{}' has racks {}@{}: give numbers of at least 0", job.id, job.max_racks, job.max_racks_s);
   }
   MAYPOLE_RETURN_IF_ERROR(check_utility(job));

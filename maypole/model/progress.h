@@ -53,10 +53,10 @@ struct ProgressModel {
   double forward_s = 0;                                // F
   double backward_s = 0;                               // B
   double latency_s = 0;                                // gamma
-  base::Bandwidth bandwidth;                           // b where the job reserves none; not limited(): free
-  base::Bandwidth local_bandwidth;                     // b on one server; not limited(): free
+  base::Bandwidth bandwidth = {};                      // b where the job reserves none; not limited(): free
+  base::Bandwidth local_bandwidth = {};                // b on one server; not limited(): free
   OverlapSchedule schedule = OverlapSchedule::kWeave;  // overlap
-  std::vector<RatePoint> points;                       // table: sorted by (servers, workers), no two alike, not empty
+  std::vector<RatePoint> points = {};                  // table: sorted by (servers, workers), no two alike, not empty
   double resize_s = 0;                                 // seconds without progress whenever the ring of a running job changes
 
   /// Progress in a slot of `slot_s` seconds; 0 for no workers. Between two points of a table it is linear in w at the nearest measured

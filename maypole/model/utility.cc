@@ -37,10 +37,14 @@ double Utility::value(double progress, double late_progress) const {
       const double k = std::min(progress, peak);
       return k - cost * k * k;
     }
-    case UtilityKind::kSigmoid:
-      return 1 / (1 + std::exp(-sensitivity * (progress - expected)));
+    case UtilityKind::kSigmoid: {
+      // The exponential is never above 1, so far below the inflection nothing overflows and the smallest values keep their digits.
+      const double x = sensitivity * (progress - expected);
+      const double e = std::exp(-std::abs(x));
+      return x >= 0 ? 1 / (1 + e) : e / (1 + e);
+    }
     case UtilityKind::kDeadline: {
-      const double on_time = std::min(progress - late_progress, work);
+      const double on_time = std::clamp(progress - late_progress, 0.0, work);  // the difference of two sums may round below 0
       const double behind = std::min(late_progress, work - on_time);
       return (on_time + late * behind) / work;
     }
