@@ -3,6 +3,7 @@
 
 #include "maypole/base/status.h"
 #include "maypole/sched/policies/fifo.h"
+#include "maypole/sched/policies/gadget.h"
 #include "maypole/sched/policies/las.h"
 #include "maypole/sched/policies/srtf.h"
 
@@ -22,9 +23,7 @@ struct Entry {
 // One line a policy; in the order in which people should see them.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
-      {"fifo", make_fifo},
-      {"srtf", make_srtf},
-      {"las", make_las},
+      {"gadget", make_gadget}, {"gadget-blind", make_gadget_blind}, {"fifo", make_fifo}, {"srtf", make_srtf}, {"las", make_las},
   };
   return kEntries;
 }

@@ -39,7 +39,8 @@ struct PolicyOptions {
   std::int64_t max_pivots = 20000;
   std::int64_t max_columns = 200000;
   std::int64_t max_roundings = 64;
-  /// gadget: utility that a waiting job gains per second of waiting, as a share of its own best gain; 0 switches ageing off.
+  /// gadget: utility that a waiting job gains per second of waiting, as a share of its own best gain, compounded; 0 switches ageing
+  /// off.
   double ageing_per_s = 0;
   /// las: GPU-seconds after which a job falls into the second queue; negative: continuous (no queues).
   double las_threshold_s = 3600;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// `gadget`, the policy that runs real clusters, and `gadget-blind`, the same without knowing how long a job is.
+//
+// Each slot by itself, from the problem alone (nothing is kept between slots, so a dumped slot repeats bit for bit):
+//   1. what each number of workers is worth to each job, looking ahead               gadget_candidate.h, concave_hull.h
+//   2. prices of the resources, as if only totals counted; this is `bound_lp`         gadget_pooled.h
+//   3. greedy: running rings that are worth their price stay, others take the ring
+//      that is worth most after its price, what is left goes by marginal utility      gadget_builder.h
+//
+// gadget-blind does not look at `work` (nor at `budget`, but for never exceeding it). For `linear` utilities it weighs progress by
+// (slot + largest attained service) / (slot + attained service): what has run long is likely to run long still.
+
+#include "maypole/sched/policy.h"
+
+#include <memory>
+
+namespace maypole::sched {
+
+[[nodiscard]] std::unique_ptr<Policy> make_gadget(const PolicyOptions& options);
+[[nodiscard]] std::unique_ptr<Policy> make_gadget_blind(const PolicyOptions& options);
+
+}  // namespace maypole::sched

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What `gadget` may do with each active job in a slot, and what each is worth to it: the objective of its own slot problem.
+//
+//   value(w, servers) = hull gain of the slot's progress                        (concave_hull.h)
+//                     - what the change of ring costs, if the job runs           a share resize_s / (slot_s A) of the gain
+//                     + (exp(ageing_per_s * seconds waited) - 1) * its best gain  (any w >= min_workers)
+//   keep              = hull gain on the ring it has + the cost of a restart
+//
+// A ring is expected to stay for A slots: at least 1, at most kSlotsHeld, at most what the job has left to run. So a change pays where
+// it brings more than its cost within A slots, and an eviction where what it makes room for is worth more than the restart.
+//
+// Age compounds, so that it wins: a job that is worth 1/k of others by the worker can be passed only by those that arrive less than
+// ln(k) / ageing_per_s after it, however many they are. Were it linear, an endless stream of jobs worth more would age as well, and win.
+// A job keeps its age when it runs: else it would be stopped as soon as it had started.
+//
+// `linear` with work: every unit of progress is worth the same, so a sum of utilities cannot tell one order of the jobs from another;
+// what differs is when they end. There gadget weighs progress by its share of what the job has left: weight * progress * (largest remaining
+// work of such jobs) / (its own remaining work). By worker-slot that is Smith's rule, weight over remaining work: short ones first.
+
+#include "maypole/sched/concave_hull.h"
+#include "maypole/sched/slot_problem.h"
+
+#include <span>
+#include <vector>
+
+namespace maypole::sched::gadget {
+
+inline constexpr double kSlotsHeld = 8;
+
+struct Vertex {
+  int workers = 0;
+  double value = 0;
+};
+
+/// One active job as gadget sees it. Worker counts run over 0 and min..limit; limit 0: it cannot run in this slot.
+struct Candidate {
+  const ActiveJob* active = nullptr;
+  const model::Job* job = nullptr;
+  int min = 1;
+  int limit = 0;
+  double bandwidth = 0;        // payload bytes per second of each edge; 0: reserves nothing
+  int max_racks = 0;           // 0: any number
+  bool keepable = false;       // the running ring is still allowed
+  double keep_value = 0;       // of keeping it
+  double best = 0;             // the largest value of any choice
+  std::vector<double> local;   // [workers] value on one server; 0 at [0], -infinity below min
+  std::vector<double> spread;  // [workers] value on several servers; over their number the best one (tables)
+  std::vector<Vertex> hull;    // vertices of the concave hull of the best value over the workers, from 0 on
+
+  /// Exact value of a new ring (not of keeping the old one).
+  [[nodiscard]] double value(int workers, int servers) const;
+  [[nodiscard]] double at_best(int workers) const;  // the better of local and spread; also keep where that has as many workers
+
+  // How values come about: gain per progress (after the hull or Smith's rule), and what is added to it.
+  HullGain gain;
+  double gain_factor = 1;
+  double bonus = 0;       // ageing, at any w >= min
+  double cost_share = 0;  // of a gain that a change of ring, or a restart, costs; before division by the slots held
+  double slot_s = 0;
+
+  explicit Candidate(const HullGain& hull_gain) : gain(hull_gain) {}
+  /// Gain of a slot on that ring, the change's cost taken off.
+  [[nodiscard]] double changed_gain(const model::RingShape& shape) const;
+  [[nodiscard]] double change_cost(double gained, double progress) const;
+};
+
+struct CandidateOptions {
+  double ageing_per_s = 0;
+  bool blind = false;  // ignore work and budget: gadget-blind
+};
+
+/// [position in problem.jobs].
+[[nodiscard]] std::vector<Candidate> make_candidates(const SlotProblem& problem, const CandidateOptions& options);
+
+}  // namespace maypole::sched::gadget
