@@ -12,8 +12,7 @@ from running import PROGRAM, marked_processes
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A folder of its own, as working directory and as TMPDIR, so that what a run leaves behind is seen."""
-    if not PROGRAM.exists():
-        pytest.skip("build/maypole is not built")
+    assert PROGRAM.exists(), "build/maypole is not built: run `make build`"
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.chdir(tmp_path)

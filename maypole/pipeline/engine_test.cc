@@ -292,7 +292,9 @@ TEST(Engine, ReportCountsIterationsAfterWarmUpAndListsGroups) {
     EXPECT_GT(report.reduce_scatter_s, 0);
     EXPECT_GT(report.all_gather_s, 0);
     EXPECT_LE(report.forward_s + report.backward_s + report.exposed_s, 3 * report.iteration_s);
-    EXPECT_NEAR(report.communication_s, 1e-9 * 4 * 504, 1e-12);  // arena of 504 elements, half of it twice; the fake takes 1 ns a byte
+    // An arena of 504 elements, half of it twice; the fake takes 1 ns a byte.
+    EXPECT_NEAR(report.communication_s, std::min(1e-9 * 4 * 504, report.iteration_s), 1e-12);
+    EXPECT_LE(report.communication_s, report.iteration_s);
     EXPECT_GE(report.bound_s, report.communication_s);
     EXPECT_TRUE(engine.finalize().ok());
   });

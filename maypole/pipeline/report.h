@@ -24,7 +24,7 @@ struct Report {
   double all_gather_s = 0;
   double exposed_s = 0;        // time that the computing thread stood still for communication
   double update_s = 0;         // updates, in the caller (sync, wfbp) or on the engine thread
-  double communication_s = 0;  // C: bytes that one rank sends per iteration, times the measured seconds per byte
+  double communication_s = 0;  // C: bytes that one rank sends per iteration, times the measured seconds per byte; at most iteration_s
   double bound_s = 0;          // max(F + B, C)
   std::string schedule;
   std::string update;
