@@ -4,8 +4,8 @@
 // Timed and checked collectives, the same for every peer: the peers differ only in `CollectivePeer`.
 //
 // The command line is a list of cases OP:BYTES:REPETITIONS:INNER. A repetition fills the buffers, meets at a barrier, runs the
-// operation INNER times back to back (more than once for small buffers, so that the barrier's skew does not count), and checks every
-// element. Its time is the slowest rank's, divided by INNER. The first repetition is warm-up. Rank 0 prints `RESULT {json}` a case.
+// operation INNER times back to back (more than once for small buffers, so that the barrier's skew does not count; a single operation
+// starts at a time that all ranks agree on, by the clock that the namespaces of one machine share), and checks every element. Its time is the slowest rank's, divided by INNER. The first repetition is warm-up. Rank 0 prints `RESULT {json}` a case.
 //
 // The values are small integers, so float32 sums are exact: element i of rank r holds i mod 1021 + r + 1. A repeated in-place
 // all-reduce multiplies the first sum by P each time, which is exact for P a power of two.
@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace maypole::benchmarks {
@@ -85,6 +86,19 @@ inline std::size_t wrong_sums(const float* data, std::size_t begin, std::size_t 
   return wrong;
 }
 
+/// Returns at the same time on all ranks: a barrier alone lets the first rank go up to the link's delay before the last.
+inline void start_together(CollectivePeer& peer) {
+  constexpr double kMeeting = 0.02;  // more than collect() takes over any of the links
+  const auto now = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+  double start = 0;
+  for (const double time : peer.collect(now() + kMeeting)) {
+    start = time > start ? time : start;
+  }
+  std::this_thread::sleep_for(std::chrono::duration<double>(start - now() - 0.001));
+  while (now() < start) {
+  }
+}
+
 inline double run_repetition(CollectivePeer& peer, const CollectiveCase& c, float* data, float* shard) {
   const std::size_t count = c.bytes / sizeof(float);
   const auto p = static_cast<std::size_t>(peer.num_ranks());
@@ -101,6 +115,9 @@ inline double run_repetition(CollectivePeer& peer, const CollectiveCase& c, floa
     for_each_value(0, count, [&](std::size_t i, float v) { data[i] = v + own; });
   }
   peer.barrier();
+  if (c.inner == 1) {
+    start_together(peer);
+  }
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < c.inner; ++i) {
     if (c.op == "all_reduce") {

@@ -10,6 +10,21 @@ import torch
 import torch.distributed as dist
 
 
+def gather(value: float) -> torch.Tensor:
+    """Every rank's number."""
+    values = torch.empty(dist.get_world_size(), dtype=torch.float64)
+    dist.all_gather_into_tensor(values, torch.tensor([value], dtype=torch.float64))
+    return values
+
+
+def start_together() -> None:
+    """As start_together in collective_cases.h."""
+    start = float(gather(time.perf_counter() + 0.02).max())
+    time.sleep(max(0.0, start - time.perf_counter() - 0.001))
+    while time.perf_counter() < start:
+        pass
+
+
 def run_repetition(op: str, count: int, inner: int, data: torch.Tensor, shard: torch.Tensor, values: torch.Tensor) -> float:
     rank, size = dist.get_rank(), dist.get_world_size()
     begin, end = count // size * rank, count // size * (rank + 1)
@@ -20,6 +35,8 @@ def run_repetition(op: str, count: int, inner: int, data: torch.Tensor, shard: t
         shard.copy_(data[begin:end])
         data.fill_(-1)
     dist.barrier()
+    if inner == 1:
+        start_together()
     start = time.perf_counter()
     for _ in range(inner):
         if op == "all_reduce":
@@ -41,9 +58,7 @@ def run_repetition(op: str, count: int, inner: int, data: torch.Tensor, shard: t
         )
     if not right:
         sys.exit(f"rank {rank}: wrong elements after {op} of {count * 4} bytes")
-    times = torch.empty(size, dtype=torch.float64)
-    dist.all_gather_into_tensor(times, torch.tensor([seconds], dtype=torch.float64))
-    return float(times.max())
+    return float(gather(seconds).max())
 
 
 def main() -> None:

@@ -156,6 +156,9 @@ absl::Status Progress::add_port(Link link, std::string name) {
                                       ? std::unique_ptr<FrameReader>(std::make_unique<ShmReader>(*port.shm, static_cast<int>(lane)))
                                       : std::make_unique<SocketReader>(fd, port.name);
     }
+    if (port.writers[index(lane)] != nullptr && port.shm == nullptr) {
+      pace_if_far(fd);
+    }
     if (port.is_next && lane != Lane::kUser && fd >= 0) {
       ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentLimit, sizeof(kUnsentLimit));
     }

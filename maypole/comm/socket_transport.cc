@@ -4,11 +4,14 @@
 #include "maypole/base/check.h"
 #include "maypole/base/status.h"
 
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 
 namespace maypole::comm {
 
@@ -16,6 +19,11 @@ namespace {
 
 // One poll takes at most this much, so that a fast peer on one lane cannot keep the other lanes waiting.
 constexpr std::size_t kPollBudget = std::size_t{1} << 20;
+
+constexpr std::uint32_t kFarRoundTripUs = 1000;
+constexpr std::uint32_t kNoRoundTrip = ~std::uint32_t{0};  // the kernel has not measured one
+// Bytes per second. A limit that is none: it only turns pacing on, at the rate that the kernel derives from its window.
+constexpr std::uint64_t kNoPacingLimit = std::uint64_t{1} << 40;
 
 absl::Status lost(const std::string& peer, int error_number) {
   if (error_number == 0) {
@@ -25,6 +33,15 @@ absl::Status lost(const std::string& peer, int error_number) {
 }
 
 }  // namespace
+
+void pace_if_far(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_min_rtt >= kFarRoundTripUs &&
+      info.tcpi_min_rtt != kNoRoundTrip) {
+    ::setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &kNoPacingLimit, sizeof(kNoPacingLimit));  // only a hint
+  }
+}
 
 void SocketWriter::write(const OutgoingFrame& frame) {
   MAYPOLE_CHECK(!busy_);
