@@ -2,9 +2,11 @@
 #include "maypole/sched/policy.h"
 
 #include "maypole/base/status.h"
+#include "maypole/sched/policies/drf.h"
 #include "maypole/sched/policies/fifo.h"
 #include "maypole/sched/policies/gadget.h"
 #include "maypole/sched/policies/las.h"
+#include "maypole/sched/policies/optimus.h"
 #include "maypole/sched/policies/srtf.h"
 
 #include <fmt/ranges.h>
@@ -23,7 +25,13 @@ struct Entry {
 // One line a policy; in the order in which people should see them.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
-      {"gadget", make_gadget}, {"gadget-blind", make_gadget_blind}, {"fifo", make_fifo}, {"srtf", make_srtf}, {"las", make_las},
+      {"gadget", make_gadget},              //
+      {"gadget-blind", make_gadget_blind},  //
+      {"fifo", make_fifo},                  //
+      {"srtf", make_srtf},                  //
+      {"drf", make_drf},                    //
+      {"las", make_las},                    //
+      {"optimus", make_optimus},            //
   };
   return kEntries;
 }
