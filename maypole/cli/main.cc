@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/cli/agent.h"
+#include "maypole/cli/check.h"
 #include "maypole/cli/commit.h"
+#include "maypole/cli/compare.h"
+#include "maypole/cli/replay.h"
 #include "maypole/cli/run.h"
+#include "maypole/cli/simulate.h"
 #include "maypole/cli/version.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 int main(int argc, char** argv) {
@@ -23,12 +30,18 @@ int main(int argc, char** argv) {
   CLI::App app("Maypole trains data-parallel jobs as fast as the links between their workers allow.", "maypole");
   app.set_version_flag("--version", fmt::format("maypole {} ({})", kVersion, kCommit));
   app.require_subcommand(1);
-  if (!arguments.empty() && !arguments[0].starts_with("-") && arguments[0] != "run" && arguments[0] != "agent") {
+  std::map<std::string, std::function<int()>> commands;
+  commands["run"] = add_run(app, std::move(command));
+  commands["simulate"] = add_simulate(app);
+  commands["compare"] = add_compare(app);
+  commands["check"] = add_check(app);
+  commands["replay"] = add_replay(app);
+  app.add_subcommand("agent", "Start the workers of one host for `maypole run`")->group("");
+  commands["agent"] = run_agent;
+  if (!arguments.empty() && !arguments[0].starts_with("-") && !commands.contains(arguments[0])) {
     fmt::print(stderr, "maypole: '{}' is not a subcommand: see `maypole --help`\n", arguments[0]);
     return kWrongUse;
   }
-  const std::function<int()> run = add_run(app, std::move(command));
-  const CLI::App* agent = app.add_subcommand("agent", "Start the workers of one host for `maypole run`")->group("");
   std::ranges::reverse(arguments);  // as the parser wants them
   try {
     app.parse(arguments);
@@ -40,5 +53,5 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "maypole{}{}: {}\n", chosen.empty() ? "" : " ", chosen.empty() ? "" : chosen.front()->get_name(), error.what());
     return kWrongUse;
   }
-  return agent->parsed() ? run_agent() : run();
+  return commands.at(app.get_subcommands().front()->get_name())();
 }

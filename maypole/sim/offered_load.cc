@@ -44,10 +44,11 @@ OfferedLoad offered_load(const model::Instance& instance) {
   model::Amounts needed(instance.cluster.num_resources(), 0);
   double first_s = std::numeric_limits<double>::infinity();
   double last_s = 0;
+  const double horizon_s = instance.slots > 0 ? instance.slots * instance.slot_s : std::numeric_limits<double>::infinity();
   for (const model::Job& job : instance.jobs) {
     first_s = std::min(first_s, job.arrival_s);
     last_s = std::max(last_s, job.arrival_s);
-    const double seconds = needed_s(job, instance);
+    const double seconds = std::min(needed_s(job, instance), std::max(0.0, horizon_s - job.arrival_s));
     if (!std::isfinite(seconds)) {
       ++offered.endless;
       continue;
@@ -58,7 +59,7 @@ OfferedLoad offered_load(const model::Instance& instance) {
       needed[r] += job.workers * job.demand[r] * seconds;
     }
   }
-  const double span_s = std::max(instance.slot_s, last_s - first_s);
+  const double span_s = std::max(instance.slot_s, (instance.slots > 0 ? horizon_s : last_s) - first_s);
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const auto r = model::ResourceId::from_index(i);
     const double load = needed[r] > 0 ? needed[r] / (instance.cluster.total_capacity()[r] * span_s) : 0;

@@ -10,14 +10,14 @@
 namespace maypole::sim {
 
 struct OfferedLoad {
-  double load = 0;          // of the scarcest resource: resource-seconds that the jobs need / that the cluster has while they arrive
+  double load = 0;          // of the scarcest resource: resource-seconds that the jobs need / that the cluster has in that time
   std::string resource;     // which one
   double alone_s = 0;       // seconds that the jobs would take one after the other, each with its requested workers
-  std::size_t endless = 0;  // jobs with neither work nor budget
+  std::size_t endless = 0;  // jobs with neither work nor budget nor horizon
 };
 
-/// A job needs its requested workers for work / rate seconds, on as few servers as hold them, or for its whole budget. Arrivals span the
-/// time from the first to the last, at least one slot.
+/// A job needs its requested workers for work / rate seconds, on as few servers as hold them, or for its whole budget, at most to the
+/// horizon. The cluster's time is that from the first arrival to the horizon; where that is open, to the last arrival, at least one slot.
 [[nodiscard]] OfferedLoad offered_load(const model::Instance& instance);
 
 /// Above this, a queue grows for as long as jobs arrive.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/sim/paper_workload.h"
 
+#include "maypole/base/check.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +35,9 @@ std::vector<int> drawn_arrivals(int count, base::Rng& rng) {
 
 }  // namespace
 
-std::vector<model::Job> paper_workload(const PaperWorkloadOptions& options, base::Rng& rng) {
+std::vector<model::Job> paper_workload(const PaperWorkloadOptions& options, const model::Cluster& cluster, base::Rng& rng) {
+  const std::optional<model::ResourceId> gpu = cluster.find_resource("gpu");
+  MAYPOLE_CHECK(gpu.has_value());
   const int count = options.jobs.value_or(options.contended ? 400 : 100);
   const BudgetReading reading = options.budget.value_or(options.contended ? BudgetReading::kIterations : BudgetReading::kWorkerSlots);
   const std::vector<int> slots = drawn_arrivals(count, rng);
@@ -48,7 +52,8 @@ std::vector<model::Job> paper_workload(const PaperWorkloadOptions& options, base
     const double zeta = static_cast<double>(rng.uniform_int(50, 500)) / (options.contended ? 20 : 1);
     job.max_workers = most;
     job.workers = std::min(requested, most);
-    job.demand.assign(1, 1);
+    job.demand.assign(cluster.num_resources(), 0);
+    job.demand[*gpu] = 1;
     job.edge_bandwidth = {rng.uniform(0.1, 5) * kBytesPerGigabit * base::kPayloadShare};
     job.budget = reading == BudgetReading::kIterations ? budget / zeta : budget;
     job.progress.kind = model::ProgressKind::kConstant;

@@ -34,7 +34,7 @@ struct PaperWorkloadOptions {
   double slot_s = 60;
 };
 
-/// In order of arrival. The cluster's only resource is the GPU.
-[[nodiscard]] std::vector<model::Job> paper_workload(const PaperWorkloadOptions& options, base::Rng& rng);
+/// In order of arrival. The cluster must have a resource `gpu`.
+[[nodiscard]] std::vector<model::Job> paper_workload(const PaperWorkloadOptions& options, const model::Cluster& cluster, base::Rng& rng);
 
 }  // namespace maypole::sim

@@ -11,11 +11,16 @@
 namespace maypole::sim {
 namespace {
 
+model::Cluster cluster() {
+  base::Rng rng(1, "cluster");
+  return paper_cluster({}, rng);
+}
+
 TEST(PaperWorkload, KeepsEveryRangeOfThePaper) {
   base::Rng rng(5);
   for (const bool contended : {false, true}) {
     std::set<int> most;
-    for (const model::Job& job : paper_workload({.contended = contended, .jobs = 2000}, rng)) {
+    for (const model::Job& job : paper_workload({.contended = contended, .jobs = 2000}, cluster(), rng)) {
       const double slot = job.arrival_s / 60;
       EXPECT_EQ(slot, std::floor(slot));
       EXPECT_LT(slot, 150);
@@ -41,7 +46,7 @@ TEST(PaperWorkload, ArrivesByTheDensity) {
   base::Rng rng(1);
   std::vector<double> share(150, 0);
   const int jobs = 200000;
-  for (const model::Job& job : paper_workload({.jobs = jobs}, rng)) {
+  for (const model::Job& job : paper_workload({.jobs = jobs}, cluster(), rng)) {
     share[static_cast<std::size_t>(job.arrival_s / 60)] += 1.0 / jobs;
   }
   // The paper's slot t is our t - 1; three whole periods, so the density's mean is 1.
@@ -53,8 +58,9 @@ TEST(PaperWorkload, ArrivesByTheDensity) {
 TEST(PaperWorkload, AnotherUtilityOrReadingKeepsAllElse) {
   base::Rng one(9);
   base::Rng two(9);
-  const auto sigmoid = paper_workload({.contended = true}, one);
-  const auto root = paper_workload({.contended = true, .budget = BudgetReading::kWorkerSlots, .utility = model::UtilityKind::kSqrt}, two);
+  const auto sigmoid = paper_workload({.contended = true}, cluster(), one);
+  const auto root =
+      paper_workload({.contended = true, .budget = BudgetReading::kWorkerSlots, .utility = model::UtilityKind::kSqrt}, cluster(), two);
   ASSERT_EQ(sigmoid.size(), 400U);
   for (std::size_t i = 0; i < sigmoid.size(); ++i) {
     EXPECT_EQ(sigmoid[i].weight, root[i].weight);
@@ -68,16 +74,16 @@ TEST(PaperCluster, IsATreeOfTwoToFiveRacks) {
   std::set<std::size_t> racks;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     base::Rng rng(seed, "cluster");
-    const model::Cluster cluster = paper_cluster({}, rng);
-    EXPECT_EQ(cluster.num_servers(), 50U);
-    EXPECT_TRUE(cluster.tree().has_value());
-    racks.insert(cluster.num_racks());
-    for (const model::Server& server : cluster.parts().servers) {
+    const model::Cluster made = paper_cluster({}, rng);
+    EXPECT_EQ(made.num_servers(), 50U);
+    EXPECT_TRUE(made.tree().has_value());
+    racks.insert(made.num_racks());
+    for (const model::Server& server : made.parts().servers) {
       EXPECT_TRUE((std::set<double>{1, 2, 4, 8}.contains(server.capacity[model::ResourceId(0)])));
     }
-    for (const model::Link& link : cluster.parts().links) {
+    for (const model::Link& link : made.parts().links) {
       const double gbps = link.bandwidth.bytes_per_second * 8 / 0.95 / 1e9;
-      const bool to_server = cluster.is_server(link.from) || cluster.is_server(link.to);
+      const bool to_server = made.is_server(link.from) || made.is_server(link.to);
       EXPECT_TRUE(to_server ? gbps >= 10 && gbps <= 100 : gbps >= 200 && gbps <= 3200) << gbps;
     }
   }

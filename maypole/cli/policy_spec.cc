@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/policy_spec.h"
+
+#include "maypole/base/status.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+namespace maypole::cli {
+
+namespace {
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+template <typename T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failed == std::errc() && end == text.data() + text.size() && value >= 0 ? std::optional<T>(value) : std::nullopt;
+}
+
+/// Sets the option; false where there is none of that name, or its value is not a number of at least 0.
+bool set_option(sched::PolicyOptions& options, const std::string& option) {
+  const std::size_t equals = option.find('=');
+  if (equals == std::string::npos) {
+    if (option == "topology") {
+      options.topology_aware = true;
+    } else if (option == "continuous") {
+      options.las_threshold_s = -1;
+    } else if (option == "published") {
+      options.paper_as_published = true;
+    } else {
+      return false;
+    }
+    return true;
+  }
+  const std::string name = option.substr(0, equals);
+  const std::string_view value = std::string_view(option).substr(equals + 1);
+  const auto set = [](auto& field, auto given) {
+    if (given) {
+      field = *given;
+    }
+    return given.has_value();
+  };
+  if (name == "threshold") {
+    return set(options.las_threshold_s, number<double>(value));
+  }
+  if (name == "ageing") {
+    return set(options.ageing_per_s, number<double>(value));
+  }
+  if (name == "roundings") {
+    return set(options.paper_roundings, number<int>(value));
+  }
+  if (name == "pivots") {
+    return set(options.max_pivots, number<std::int64_t>(value));
+  }
+  if (name == "columns") {
+    return set(options.max_columns, number<std::int64_t>(value));
+  }
+  return name == "tries" && set(options.max_roundings, number<std::int64_t>(value));
+}
+
+}  // namespace
+
+absl::StatusOr<PolicySpec> parse_policy(std::string_view text) {
+  PolicySpec spec;
+  spec.text = std::string(text);
+  const std::vector<std::string> parts = split(text, ':');
+  spec.name = parts.front();
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    if (!set_option(spec.options, parts[i])) {
+      return base::error(absl::StatusCode::kInvalidArgument, "'{}' is no option of a policy: write {}", parts[i],
+                         "topology, continuous, threshold=S, ageing=R, published, roundings=N, pivots=N, columns=N or tries=N");
+    }
+  }
+  MAYPOLE_RETURN_IF_ERROR(sched::make_policy(spec.name, spec.options).status());
+  return spec;
+}
+
+absl::StatusOr<std::vector<PolicySpec>> parse_policies(std::string_view text) {
+  std::vector<PolicySpec> specs;
+  for (const std::string& part : split(text, ',')) {
+    MAYPOLE_ASSIGN_OR_RETURN(PolicySpec spec, parse_policy(part));
+    if (std::ranges::find(specs, spec.text, &PolicySpec::text) != specs.end()) {
+      return base::error(absl::StatusCode::kInvalidArgument, "'{}' is there twice: name it once", spec.text);
+    }
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+std::string policy_help() {
+  return fmt::format(
+      "Policies: {}.\nOptions after the name, as in las:continuous:topology\n"
+      "  topology            place rings by topology (fifo, srtf, drf, las, optimus)\n"
+      "  threshold=S         las: GPU-seconds after which a job falls into the second queue\n"
+      "  continuous          las: no queues\n"
+      "  ageing=R            gadget: what a waiting job gains per second, as a share of its best gain\n"
+      "  pivots=N, columns=N, tries=N   gadget: limits of work per slot\n"
+      "  roundings=N         gadget-paper: roundings at most\n"
+      "  published           gadget-paper: violations stand and are counted",
+      fmt::join(sched::policy_names(), ", "));
+}
+
+}  // namespace maypole::cli
