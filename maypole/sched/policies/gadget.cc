@@ -31,7 +31,7 @@ void write_placements(const SlotProblem& problem, const std::vector<Candidate>& 
       continue;
     }
     free.take(*candidates[i].job, embedding);
-    const bool resized = !active.running() || !(*active.current == embedding);
+    const bool resized = !active.running() || active.current->ring != embedding.ring;
     decision.utility += utility_gain(active, slot_progress(active, model::shape_of(embedding), resized, problem.slot_s), problem.start_s());
     decision.placements.push_back({active.id, std::move(embedding)});
   }
