@@ -4,6 +4,7 @@
 #include "maypole/formats/cluster_tree.h"
 #include "maypole/formats/csv.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -58,9 +59,15 @@ absl::StatusOr<model::Cluster> parse_alibaba_topology(std::string_view text, std
     }
   }
   MAYPOLE_RETURN_IF_ERROR(problems.status());
+  const auto num_roots = std::ranges::count(parents, "", [](const auto& entry) { return entry.second; });
   for (const std::string& id : order) {
-    tree.switches.push_back({id, parents[id], uplinks[id]});
+    if (const auto server = lines.find(id); server != lines.end()) {
+      problems.add(server->second, "ip", fmt::format("'{}' is also the name of a switch: give the host another", id));
+    }
+    const bool root = parents[id].empty() && num_roots == 1;
+    tree.switches.push_back({.id = id, .parent = parents[id], .uplink = uplinks[id], .root = root});
   }
+  MAYPOLE_RETURN_IF_ERROR(problems.status());
   return make(tree, file);
 }
 

@@ -20,9 +20,9 @@ namespace maypole::formats {
 
 /// What topologies of other origin lack; ignored by files that say it themselves.
 struct ClusterDefaults {
-  double gpus_per_server = 0;        // 0: not given, which is an error where the file needs it
-  base::Bandwidth server_bandwidth;  // server to its rack, each direction, payload; not limited(): never binds
-  base::Bandwidth uplink;            // rack to what is above, each direction; higher switches carry the sum of those below them
+  double gpus_per_server = 0;             // 0: not given, which is an error where the file needs it
+  base::Bandwidth server_bandwidth = {};  // server to its rack, each direction, payload; not limited(): never binds
+  base::Bandwidth uplink = {};            // rack to what is above, each direction; higher switches carry the sum of those below them
 };
 
 [[nodiscard]] absl::StatusOr<model::Cluster> read_cluster(const std::string& path, const ClusterDefaults& defaults = {});

@@ -30,6 +30,9 @@ void ClusterTree::add_to(ClusterNames& names, bool links) const {
     join(server.id, server.rack, server.bandwidth);
   }
   for (const TreeSwitch& node : switches) {
+    if (node.root) {
+      continue;
+    }
     join(node.id, node.parent, node.uplink);
   }
 }
@@ -43,11 +46,12 @@ ClusterTree generate_tree(const GeneratedTree& wanted) {
       tree.servers.push_back({fmt::format("s{}", rack * wanted.servers_per_rack + server), rack_id, wanted.capacity, wanted.bandwidth});
     }
     const std::string pod = wanted.racks_per_pod > 0 ? fmt::format("p{}", rack / wanted.racks_per_pod) : "";
-    tree.switches.push_back({rack_id, pod, rack_uplink});
+    tree.switches.push_back({.id = rack_id, .parent = pod, .uplink = rack_uplink});
   }
   for (int first = 0; wanted.racks_per_pod > 0 && first < wanted.racks; first += wanted.racks_per_pod) {
     const int racks = std::min(wanted.racks_per_pod, wanted.racks - first);
-    tree.switches.push_back({fmt::format("p{}", first / wanted.racks_per_pod), "", {rack_uplink.bytes_per_second * racks}});
+    tree.switches.push_back(
+        {.id = fmt::format("p{}", first / wanted.racks_per_pod), .parent = "", .uplink = {rack_uplink.bytes_per_second * racks}});
   }
   return tree;
 }

@@ -23,6 +23,7 @@ struct TreeSwitch {
   std::string id;
   std::string parent;      // the switch above; empty: the core
   base::Bandwidth uplink;  // to it, each direction
+  bool root = false;       // nothing is above it, not even the core
 };
 
 struct ClusterTree {

@@ -70,7 +70,7 @@ TEST(InstanceJsonTest, ReadsEveryFieldIntoItsPlace) {
 TEST(InstanceJsonTest, EveryDoubleComesBackWithTheSameBits) {
   model::Instance instance = parse_instance(kInstance, "i.json").value();
   base::Rng rng(7);
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     const double value = std::bit_cast<double>(rng.bits() & 0x7FFFFFFFFFFFFFFFU);
     if (!std::isfinite(value) || value == 0) {
       continue;
