@@ -32,6 +32,7 @@ struct FusionOptions {
   std::size_t block_bytes = 256 << 10;        // cut of the arena: the finest a group can be
   std::size_t group_bytes = 1 << 20;          // target of a group
   std::size_t first_group_bytes = 256 << 10;  // of the group that forward needs first
+  std::size_t split_bytes = 0;                // a smaller tensor is not cut: its group grows to its end; 0: cut anywhere
 };
 
 /// Where a tensor lies: arena (one per dtype), element range, and the groups that its elements touch.
@@ -63,5 +64,10 @@ struct FusionPlan {
 
 /// Plans groups for tensors given in forward order. Errors: kInvalidArgument for zero sizes in the options.
 [[nodiscard]] absl::StatusOr<FusionPlan> plan_fusion(const std::vector<PlannedTensor>& tensors, const FusionOptions& options);
+
+/// The same with given cuts: `begins[a]` are the blocks of arena a at which its groups begin, ascending from 0.
+/// Errors: kInvalidArgument where there are more groups than blocks, or where begins do not ascend from 0 or lie past the end.
+[[nodiscard]] absl::StatusOr<FusionPlan> plan_fusion_at(const std::vector<PlannedTensor>& tensors, std::size_t block_bytes,
+                                                        const std::vector<std::vector<std::size_t>>& begins);
 
 }  // namespace maypole::overlap

@@ -79,7 +79,7 @@ TEST(FusionPlan, PutsEveryElementInExactlyOneGroupForRandomModels) {
       tensor.count = random() % 4 == 0 ? random() % 3 : random() % 500;
       tensor.dtype = static_cast<DType>(random() % 4);
     }
-    const FusionOptions options{1 + random() % 600, 1 + random() % 2000, 1 + random() % 500};
+    const FusionOptions options{1 + random() % 600, 1 + random() % 2000, 1 + random() % 500, random() % 2000};
     check_invariants(tensors, plan(tensors, options));
     if (HasFatalFailure()) {
       return;
@@ -122,6 +122,31 @@ TEST(FusionPlan, TensorWithoutElementsBelongsToNoGroup) {
 }
 
 TEST(FusionPlan, NoTensorsMeanNoGroups) { EXPECT_THAT(plan({}, FusionOptions{}).groups, IsEmpty()); }
+
+TEST(FusionPlan, TensorBelowTheSplitSizeIsNotCut) {
+  const FusionOptions options{.block_bytes = 64, .group_bytes = 256, .first_group_bytes = 64, .split_bytes = 401};
+  const FusionPlan result = plan({{100}, {101}, {10}}, options);  // 400, 404 and 40 bytes
+  ASSERT_EQ(result.groups.size(), 3u);
+  EXPECT_EQ(result.groups[0].range.end, 112u);  // grown to the end of the first tensor, and on to the end of its block
+  EXPECT_EQ(result.groups[1].range.end, 176u);
+  EXPECT_THAT(result.tensors[1].groups, ElementsAre(1, 2));
+}
+
+TEST(FusionPlan, GivenCutsAreTaken) {
+  const FusionPlan result = plan_fusion_at({{32}, {32}, {20}}, 64, {{0, 1, 4}}).value();
+  check_invariants({{32}, {32}, {20}}, result);
+  ASSERT_EQ(result.groups.size(), 3u);
+  EXPECT_EQ(result.groups[1].range, (model::BlockRange{16, 64, 16}));
+  EXPECT_EQ(result.groups[2].range, (model::BlockRange{64, 84, 16}));
+}
+
+TEST(FusionPlan, RefusesMoreGroupsThanBlocksAndCutsOutOfOrder) {
+  const auto more = plan_fusion_at({{32}}, 64, {{0, 1, 2}});
+  EXPECT_THAT(std::string(more.status().message()), HasSubstr("3 groups are more than the 2 blocks of 64 bytes"));
+  for (const std::vector<std::size_t>& begins : {std::vector<std::size_t>{1}, {0, 0}, {0, 2}, {}}) {
+    EXPECT_EQ(plan_fusion_at({{32}}, 64, {begins}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
 
 TEST(FusionPlan, RefusesSizesOfZeroAndNamesThem) {
   const auto result = plan_fusion({{1}}, {.block_bytes = 1, .group_bytes = 0});
