@@ -30,6 +30,7 @@ TEST(Policies, KeepEveryConstraintInEverySlotOnRandomClusters) {
       PolicyOptions options;
       options.topology_aware = trial % 2 == 1;
       options.las_threshold_s = trial % 3 == 0 ? -1 : 300;
+      options.exact_nodes = 5;
       const std::unique_ptr<Policy> policy = policy_named(name, options);
       EXPECT_THAT(run_policy(*policy, instance, seed).violations, IsEmpty()) << name << ", trial " << trial;
     }
@@ -40,8 +41,9 @@ TEST(Policies, GiveTheSameDecisionsForTheSameProblemsAndSeed) {
   base::Rng rng(3);
   const model::Instance instance = random_instance(rng, 15, 20);
   for (const std::string& name : policy_names()) {
-    const PolicyRun one = run_policy(*policy_named(name), instance, 5);
-    const PolicyRun other = run_policy(*policy_named(name), instance, 5);
+    const PolicyOptions options{.exact_nodes = 20};
+    const PolicyRun one = run_policy(*policy_named(name, options), instance, 5);
+    const PolicyRun other = run_policy(*policy_named(name, options), instance, 5);
     ASSERT_EQ(one.decisions.size(), other.decisions.size());
     for (std::size_t k = 0; k < one.decisions.size(); ++k) {
       EXPECT_EQ(one.decisions[k].placements, other.decisions[k].placements) << name;

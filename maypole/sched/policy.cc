@@ -3,6 +3,7 @@
 
 #include "maypole/base/status.h"
 #include "maypole/sched/policies/drf.h"
+#include "maypole/sched/policies/exact.h"
 #include "maypole/sched/policies/fifo.h"
 #include "maypole/sched/policies/gadget.h"
 #include "maypole/sched/policies/las.h"
@@ -27,6 +28,7 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {"gadget", make_gadget},              //
       {"gadget-blind", make_gadget_blind},  //
+      {"exact", make_exact},                //
       {"fifo", make_fifo},                  //
       {"srtf", make_srtf},                  //
       {"drf", make_drf},                    //

@@ -46,6 +46,8 @@ struct PolicyOptions {
   double las_threshold_s = 3600;
   /// las, and the other rigid policies: place rings by topology (fewest racks, fullest servers) in place of the paper's greedy.
   bool topology_aware = false;
+  /// exact: nodes of the branch and bound at most; cut there, the best choice stands with its proven bound, marked `limited`.
+  std::int64_t exact_nodes = 20'000;
   /// gadget-paper: u_b, roundings at most; and which of its two results runs.
   int paper_roundings = 20;
   bool paper_as_published =
