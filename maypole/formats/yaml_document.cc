@@ -2,7 +2,12 @@
 #include "maypole/base/status.h"
 #include "maypole/formats/document.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+
+#include <sstream>
+#include <unordered_map>
+#include <utility>
 
 namespace maypole::formats {
 
@@ -11,70 +16,164 @@ namespace {
 using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 // An alias repeats its anchor: a few lines of them can stand for more nodes than memory holds.
-constexpr int kMostNodes = 4'000'000;
+constexpr std::int64_t kMostNodes = 2'000'000;
 
-class TreeCopier {
+// Builds the tree from the parser's events; after a failure it lets the rest pass by.
+class YamlTree : public YAML::EventHandler {
  public:
-  explicit TreeCopier(std::string_view file) : file_(file) {}
+  explicit YamlTree(std::string_view file) : file_(file) {}
 
-  // NOLINTNEXTLINE(misc-no-recursion): no deeper than kDeepest
-  absl::Status copy(const YAML::Node& from, Node& to, int depth) {
-    to.line = from.Mark().line + 1;  // 0: not known
-    if (depth > kDeepest) {
-      return error(kInvalid, "{}:{}: lists and maps nest deeper than {}: flatten them", file_, to.line, kDeepest);
-    }
-    if (++nodes_ > kMostNodes) {
-      return error(kInvalid, "{}:{}: more than {} values: write a generator, or instance JSON", file_, to.line, kMostNodes);
-    }
-    switch (from.Type()) {
-      case YAML::NodeType::Undefined:
-      case YAML::NodeType::Null:
-        to.kind = Node::Kind::kNull;
-        return absl::OkStatus();
-      case YAML::NodeType::Scalar:
-        to.kind = from.Tag() == "!" ? Node::Kind::kText : Node::Kind::kPlain;  // "!": it was quoted
-        to.text = from.Scalar();
-        return absl::OkStatus();
-      case YAML::NodeType::Sequence:
-        to.kind = Node::Kind::kList;
-        for (const YAML::Node& item : from) {
-          MAYPOLE_RETURN_IF_ERROR(copy(item, to.items.emplace_back(), depth + 1));
-        }
-        return absl::OkStatus();
-      case YAML::NodeType::Map:
-        to.kind = Node::Kind::kMap;
-        for (const auto& entry : from) {
-          if (!entry.first.IsScalar()) {
-            return error(kInvalid, "{}:{}: a field's name is no word: write name: value", file_, to.line);
-          }
-          Field& field = to.fields.emplace_back(Field{entry.first.Scalar(), Node()});
-          MAYPOLE_RETURN_IF_ERROR(copy(entry.second, field.value, depth + 1));
-          field.value.line = entry.first.Mark().line + 1;  // where the field begins, also where its list or map begins a line below
-        }
-        if (const std::optional<std::string> name = duplicate_name(to.fields)) {
-          return error(kInvalid, "{}:{}: the field '{}' is there twice in one map: keep one", file_, to.line, *name);
-        }
-        return absl::OkStatus();
-    }
-    return absl::OkStatus();
+  [[nodiscard]] const absl::Status& status() const { return status_; }
+  [[nodiscard]] Node take() { return std::move(root_.node); }
+
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}           // NOLINT(readability-identifier-naming): yaml-cpp's names
+  void OnDocumentEnd() override {}                                       // NOLINT(readability-identifier-naming)
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {  // NOLINT(readability-identifier-naming)
+    add_leaf(Node::Kind::kNull, mark, anchor, "");
   }
+  // NOLINTNEXTLINE(readability-identifier-naming)
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+    add_leaf(tag == "!" ? Node::Kind::kText : Node::Kind::kPlain, mark, anchor, value);  // "!": it was quoted
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {  // NOLINT(readability-identifier-naming)
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) {
+      fail(mark.line + 1, "an alias stands inside what it repeats: write the value out");
+    } else if (count(found->second.nodes, mark)) {
+      add(found->second);
+    }
+  }
+  // NOLINTNEXTLINE(readability-identifier-naming)
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(Node::Kind::kList, mark, anchor);
+  }
+  // NOLINTNEXTLINE(readability-identifier-naming)
+  void OnMapStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(Node::Kind::kMap, mark, anchor);
+  }
+  void OnSequenceEnd() override { close(); }  // NOLINT(readability-identifier-naming)
+  void OnMapEnd() override { close(); }       // NOLINT(readability-identifier-naming)
 
  private:
+  struct Part {
+    Node node;
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    std::int64_t nodes = 1;     // of its whole subtree
+    bool awaits_value = false;  // a map whose last field has only its name
+  };
+
+  void fail(int line, std::string_view sentence) {
+    if (status_.ok()) {
+      status_ = error(kInvalid, "{}:{}: {}", file_, line, sentence);
+    }
+  }
+
+  bool count(std::int64_t more, const YAML::Mark& mark) {
+    nodes_ += more;
+    if (nodes_ > kMostNodes) {
+      fail(mark.line + 1, fmt::format("more than {} values: use a generator, or instance JSON", kMostNodes));
+    }
+    return status_.ok();
+  }
+
+  void add_leaf(Node::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& text) {
+    if (status_.ok() && count(1, mark)) {
+      Part part;
+      part.node = {.kind = kind, .line = mark.line + 1, .text = text, .items = {}, .fields = {}};
+      part.anchor = anchor;
+      finish(std::move(part));
+    }
+  }
+
+  void open(Node::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (!status_.ok() || !count(1, mark)) {
+      return;
+    }
+    if (open_.size() >= kDeepest) {
+      fail(mark.line + 1, fmt::format("lists and maps nest deeper than {}: flatten them", kDeepest));
+      return;
+    }
+    if (!open_.empty() && open_.back().node.kind == Node::Kind::kMap && !open_.back().awaits_value) {
+      fail(mark.line + 1, "a field's name is no word: write name: value");
+      return;
+    }
+    Part& part = open_.emplace_back();
+    part.node.kind = kind;
+    part.node.line = mark.line + 1;
+    part.anchor = anchor;
+  }
+
+  void close() {
+    if (!status_.ok()) {
+      return;
+    }
+    Part part = std::move(open_.back());
+    open_.pop_back();
+    if (const std::optional<std::string> name = duplicate_name(part.node.fields)) {
+      fail(part.node.line, fmt::format("the field '{}' is there twice in one map: keep one", *name));
+      return;
+    }
+    finish(std::move(part));
+  }
+
+  void finish(Part part) {
+    if (part.anchor != YAML::NullAnchor) {
+      anchors_[part.anchor] = part;
+    }
+    add(std::move(part));
+  }
+
+  // Puts a finished value where it belongs: the root, the next item, a field's name, or its value.
+  void add(Part part) {
+    if (open_.empty()) {
+      root_ = std::move(part);
+      return;
+    }
+    Part& parent = open_.back();
+    parent.nodes += part.nodes;
+    if (parent.node.kind == Node::Kind::kList) {
+      parent.node.items.push_back(std::move(part.node));
+    } else if (parent.awaits_value) {
+      Node& value = parent.node.fields.back().value;
+      const int line = value.line;  // where the field begins, also where its list or map begins a line below
+      value = std::move(part.node);
+      value.line = line;
+      parent.awaits_value = false;
+    } else if (part.node.scalar()) {
+      Field& field = parent.node.fields.emplace_back();
+      field.name = std::move(part.node.text);
+      field.value.line = part.node.line;
+      parent.awaits_value = true;
+    } else {
+      fail(part.node.line, "a field's name is no word: write name: value");
+    }
+  }
+
   std::string_view file_;
-  int nodes_ = 0;
+  absl::Status status_;
+  Part root_;
+  std::vector<Part> open_;
+  std::unordered_map<YAML::anchor_t, Part> anchors_;  // finished ones only
+  std::int64_t nodes_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<Node> parse_yaml(std::string_view text, std::string_view file) {
   try {  // yaml-cpp reports by exceptions; they end here
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.size() != 1) {
-      return error(kInvalid, "{}: holds {} documents: give one", file, documents.size());
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    YamlTree tree(file);
+    if (!parser.HandleNextDocument(tree)) {
+      return error(kInvalid, "{}: is empty: give one document", file);
     }
-    Node root;
-    MAYPOLE_RETURN_IF_ERROR(TreeCopier(file).copy(documents.front(), root, 1));
-    return root;
+    MAYPOLE_RETURN_IF_ERROR(tree.status());
+    // Asked once only: with some broken texts yaml-cpp 0.7 finds a next document for ever.
+    YamlTree more(file);
+    if (parser.HandleNextDocument(more)) {
+      return error(kInvalid, "{}: holds more than one document, or text behind its end: give one", file);
+    }
+    return tree.take();
   } catch (const YAML::Exception& exception) {
     return error(kInvalid, "{}:{}: {}", file, exception.mark.line + 1, exception.msg);
   }
