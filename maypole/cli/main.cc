@@ -3,6 +3,8 @@
 #include "maypole/cli/check.h"
 #include "maypole/cli/commit.h"
 #include "maypole/cli/compare.h"
+#include "maypole/cli/convert.h"
+#include "maypole/cli/paper.h"
 #include "maypole/cli/replay.h"
 #include "maypole/cli/run.h"
 #include "maypole/cli/simulate.h"
@@ -34,8 +36,10 @@ int main(int argc, char** argv) {
   commands["run"] = add_run(app, std::move(command));
   commands["simulate"] = add_simulate(app);
   commands["compare"] = add_compare(app);
+  commands["paper"] = add_paper(app);
   commands["check"] = add_check(app);
   commands["replay"] = add_replay(app);
+  commands["convert"] = add_convert(app);
   app.add_subcommand("agent", "Start the workers of one host for `maypole run`")->group("");
   commands["agent"] = run_agent;
   if (!arguments.empty() && !arguments[0].starts_with("-") && !commands.contains(arguments[0])) {

@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kWrongUse = 2;
 constexpr int kFailed = 1;
-constexpr int kPaperSlots = 200;
 
 absl::Status for_flag(const char* flag, const absl::Status& status) {
   return status.ok() ? status : base::error(absl::StatusCode::kInvalidArgument, "{}: {}", flag, base::message(status));
@@ -155,7 +154,7 @@ absl::StatusOr<Scenario> make_scenario(const ScenarioFlags& flags) {
   if (is_paper(flags.workload)) {
     MAYPOLE_RETURN_IF_ERROR(for_paper_only(flags, cluster));
     jobs = paper_jobs(flags, slot_s, cluster);
-    slots = slots >= 0 ? slots : kPaperSlots;
+    slots = slots >= 0 ? slots : sim::kPaperSlots;
   } else {
     MAYPOLE_ASSIGN_OR_RETURN(jobs, read_jobs(flags, slot_s, cluster, notes));
     slots = std::max(slots, 0);

@@ -135,7 +135,7 @@ std::string overload_text(const model::Instance& instance) {
   if (offered.load <= sim::kOverload) {
     return "";
   }
-  return fmt::format("the workload is overloaded: {} its jobs ask for {:.2f} times the cluster's {}", 
+  return fmt::format("the workload is overloaded: {} its jobs ask for {:.2f} times the cluster's {}",
                      instance.slots > 0 ? "up to the horizon" : "while they arrive,", offered.load, offered.resource);
 }
 

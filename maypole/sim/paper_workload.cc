@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace maypole::sim {
 
@@ -70,6 +71,14 @@ std::vector<model::Job> paper_workload(const PaperWorkloadOptions& options, cons
     jobs.push_back(std::move(job));
   }
   return jobs;
+}
+
+model::Instance paper_instance(const PaperClusterOptions& cluster, const PaperWorkloadOptions& workload, std::uint64_t seed) {
+  base::Rng cluster_rng(seed, "cluster");
+  base::Rng workload_rng(seed, "workload");
+  model::Cluster made = paper_cluster(cluster, cluster_rng);
+  std::vector<model::Job> jobs = paper_workload(workload, made, workload_rng);
+  return {std::move(made), std::move(jobs), workload.slot_s, kPaperSlots, seed};
 }
 
 }  // namespace maypole::sim

@@ -17,6 +17,7 @@
 #include "maypole/base/rng.h"
 #include "maypole/model/cluster.h"
 #include "maypole/model/job.h"
+#include "maypole/sim/paper_cluster.h"
 
 #include <optional>
 #include <vector>
@@ -36,5 +37,9 @@ struct PaperWorkloadOptions {
 
 /// In order of arrival. The cluster must have a resource `gpu`.
 [[nodiscard]] std::vector<model::Job> paper_workload(const PaperWorkloadOptions& options, const model::Cluster& cluster, base::Rng& rng);
+
+/// The paper's whole experiment: its cluster, these jobs, its horizon of 200 slots.
+inline constexpr int kPaperSlots = 200;
+[[nodiscard]] model::Instance paper_instance(const PaperClusterOptions& cluster, const PaperWorkloadOptions& workload, std::uint64_t seed);
 
 }  // namespace maypole::sim

@@ -126,6 +126,8 @@ class Run {
     sample.embedded = static_cast<int>(decision.placements.size());
     sample.decided = decided;
     sample.seconds = decision.seconds;
+    sample.gain = decision.utility;
+    sample.bound_lp = decision.bound_lp;
     sample.gap = decision.gap;
     const model::ResourceId accelerator = instance_.cluster.accelerator();
     for (const sched::Placement& placement : decision.placements) {

@@ -46,6 +46,8 @@ struct SlotSample {
   double reserved_bytes_per_s = 0;  // summed over links
   bool decided = false;             // the policy was asked
   double seconds = 0;               // that its answer took
+  double gain = 0;                  // the decision's utility
+  std::optional<double> bound_lp;
   std::optional<double> gap;
 };
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/paper.h"
+
+#include "maypole/base/status.h"
+#include "maypole/cli/progress_bar.h"
+#include "maypole/cli/scenario.h"
+#include "maypole/formats/text_file.h"
+#include "maypole/sim/paper_figures.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace maypole::cli {
+
+namespace {
+
+struct Written {
+  std::string paper = "gadget";
+  sim::FigureOptions options;
+  std::string html;
+  bool json = false;
+};
+
+std::string figure_json(const sim::Figure& figure, int number) {
+  nlohmann::ordered_json json;
+  json["figure"] = number;
+  json["title"] = figure.title;
+  json["x_name"] = figure.x_name;
+  json["y_name"] = figure.y_name;
+  json["x"] = figure.x;
+  json["curves"] = nlohmann::ordered_json::array();
+  for (const sim::FigureCurve& curve : figure.curves) {
+    json["curves"].push_back({{"name", curve.name}, {"ours", curve.ours}, {"published", curve.published}});
+  }
+  json["remarks"] = figure.remarks;
+  return json.dump(2);
+}
+
+absl::Status paper(Written& written) {
+  ProgressBar bar(fmt::format("figure {}", written.options.figure));
+  written.options.on_progress = [&](double share) { bar.show(share, ""); };
+  MAYPOLE_ASSIGN_OR_RETURN(const sim::Figure figure, sim::redraw_figure(written.options));
+  if (!written.html.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.html, sim::figure_html(figure)));
+  }
+  fmt::print("{}\n", written.json ? figure_json(figure, written.options.figure) : sim::figure_table(figure));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::function<int()> add_paper(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("paper", "Draw a figure of the GADGET paper again, beside the published values");
+  auto written = std::make_shared<Written>();  // shared with the function that outlives this one
+  command->add_option("PAPER", written->paper, "gadget")->required()->check(CLI::IsMember({"gadget"}));
+  command->add_option("--figure", written->options.figure, "4, 5, 6 or 7")->required()->check(CLI::IsMember({4, 5, 6, 7}));
+  command->add_option("--seeds", written->options.seeds, "Instances that each value is the mean of")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--policy", written->options.policy, "Whose curve stands for GADGET; default: gadget-paper, in figure 4 with gadget beside it");
+  command->add_option("--html", written->html, "Write a page with the figure");
+  command->add_flag("--json", written->json, "Print one JSON object");
+  return [written] {
+    const absl::Status status = paper(*written);
+    return status.ok() ? 0 : fail("paper", status);
+  };
+}
+
+}  // namespace maypole::cli
