@@ -6,6 +6,7 @@
 #include "maypole/sched/policies/exact.h"
 #include "maypole/sched/policies/fifo.h"
 #include "maypole/sched/policies/gadget.h"
+#include "maypole/sched/policies/gadget_paper.h"
 #include "maypole/sched/policies/las.h"
 #include "maypole/sched/policies/optimus.h"
 #include "maypole/sched/policies/srtf.h"
@@ -28,6 +29,7 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
       {"gadget", make_gadget},              //
       {"gadget-blind", make_gadget_blind},  //
+      {"gadget-paper", make_gadget_paper},  //
       {"exact", make_exact},                //
       {"fifo", make_fifo},                  //
       {"srtf", make_srtf},                  //

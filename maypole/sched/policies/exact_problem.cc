@@ -3,6 +3,7 @@
 
 #include "maypole/model/routes.h"
 #include "maypole/sched/free_capacity.h"
+#include "maypole/sched/ring_placement.h"
 
 #include <algorithm>
 
@@ -83,7 +84,7 @@ ExactJob make_job(const SlotProblem& slot, const ActiveJob& active) {
     made.demand[r] = job.demand[model::ResourceId::from_index(r)];
   }
   made.bandwidth = job.edge_bandwidth.limited() ? job.edge_bandwidth.bytes_per_second : 0;
-  made.max_racks = rack_limit(active);
+  made.max_racks = rack_limit(active, cluster);
   made.by_servers = !job.progress.depends_on_workers_only();
   const FreeCapacity empty(cluster);
   for (std::size_t s = 0; s < cluster.num_servers(); ++s) {
@@ -112,11 +113,6 @@ int ExactColumn::workers() const {
 
 int ExactColumn::servers() const {
   return static_cast<int>(std::ranges::count_if(counts, [](std::int16_t count) { return count > 0; }));
-}
-
-int rack_limit(const ActiveJob& job) {
-  const bool holds = job.job->max_racks_s <= 0 || job.waiting_s < job.job->max_racks_s;
-  return holds ? job.job->max_racks : 0;
 }
 
 ExactProblem make_exact_problem(const SlotProblem& slot) {

@@ -89,7 +89,4 @@ struct ExactProblem {
 /// The column's embedding: its own, or the depth-first ring on its counts.
 [[nodiscard]] model::Embedding embedding_of(const ExactProblem& problem, const ExactColumn& column);
 
-/// Racks over which a job may spread now; 0: any number.
-[[nodiscard]] int rack_limit(const ActiveJob& job);
-
 }  // namespace maypole::sched
