@@ -27,6 +27,9 @@ TEST(Policies, KeepEveryConstraintInEverySlotOnRandomClusters) {
   for (int trial = 0; trial < 60; ++trial) {
     const model::Instance instance = random_instance(rng, 12, 16);
     for (const std::string& name : policy_names()) {
+      if (name == "exact" && trial % 6 != 0) {
+        continue;  // it takes a thousand times as long as the others
+      }
       PolicyOptions options;
       options.topology_aware = trial % 2 == 1;
       options.las_threshold_s = trial % 3 == 0 ? -1 : 300;
