@@ -61,7 +61,8 @@ std::function<int()> add_paper(CLI::App& app) {
   command->add_option("--seeds", written->options.seeds, "Instances that each value is the mean of")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  command->add_option("--policy", written->options.policy, "Whose curve stands for GADGET; default: gadget-paper, in figure 4 with gadget beside it");
+  command->add_option("--policy", written->options.policy,
+                      "Whose curve stands for GADGET; default: gadget-paper, in figure 4 with gadget beside it");
   command->add_option("--html", written->html, "Write a page with the figure");
   command->add_flag("--json", written->json, "Print one JSON object");
   return [written] {

@@ -4,6 +4,7 @@
 #include "maypole/base/status.h"
 #include "maypole/base/units.h"
 #include "maypole/cli/progress_bar.h"
+#include "maypole/sim/horizon_bound.h"
 #include "maypole/sim/offered_load.h"
 #include "maypole/sim/reach_alone.h"
 
@@ -40,7 +41,8 @@ absl::StatusOr<SimulationRun> run_policy(const model::Instance& instance, const 
 }
 
 UtilityBound utility_bound(const model::Instance& instance) {
-  return {sim::sum_of_reach_alone(instance), "sum of what each job could reach alone"};
+  const sim::HorizonBound bound = sim::horizon_bound(instance);
+  return {bound.value, bound.priced ? "LP bound of the horizon" : "sum of what each job could reach alone"};
 }
 
 std::string simulation_json(const SimulationRun& run, const Scenario& scenario, const UtilityBound& bound) {

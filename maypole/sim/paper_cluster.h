@@ -11,7 +11,7 @@
 namespace maypole::sim {
 
 struct PaperClusterOptions {
-  int servers = 50;
+  int servers = 50;       // at least 5, one a rack
   int total_gpus = 0;     // scales the servers' GPUs to about this sum, at least 1 each (its figure 5); 0: as drawn
   double link_scale = 1;  // multiplies every link (its figure 6)
 };

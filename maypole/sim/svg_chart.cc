@@ -139,7 +139,8 @@ std::string line_chart_svg(const LineChart& chart) {
     low_y = 0;
     high_y = 1;
   }
-  const Axis horizontal = nice(low_x, high_x);
+  Axis horizontal = nice(low_x, high_x);
+  horizontal.high = std::max(high_x, horizontal.low + horizontal.step);  // the frame ends where the data do
   const Axis vertical = nice(low_y, high_y);
   const auto at_x = [&](double x) { return kLeft + (x - horizontal.low) / (horizontal.high - horizontal.low) * kPlotWidth; };
   const auto at_y = [&](double y) { return kTop + kPlotHeight - (y - vertical.low) / (vertical.high - vertical.low) * kPlotHeight; };
@@ -185,7 +186,7 @@ std::string bar_chart_svg(const BarChart& chart) {
   const double height = rows * row_height;
   const double bottom = kTop + height;
   const Axis horizontal = nice(0, chart.x_end);
-  const double end = horizontal.high;
+  const double end = std::max(chart.x_end, horizontal.step);
   std::string svg = open(bottom + kBottom + kLegendLine + 6, chart.title);
   int most = 1;
   for (std::size_t i = 0; i < chart.rows.size(); ++i) {
