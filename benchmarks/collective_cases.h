@@ -89,12 +89,13 @@ inline std::size_t wrong_sums(const float* data, std::size_t begin, std::size_t 
 /// Returns at the same time on all ranks: a barrier alone lets the first rank go up to the link's delay before the last.
 inline void start_together(CollectivePeer& peer) {
   constexpr double kMeeting = 0.02;  // more than collect() takes over any of the links
+  constexpr double kSpin = 1e-4;     // a sleeper is late by less; short, because there may be more ranks than cores
   const auto now = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
   double start = 0;
   for (const double time : peer.collect(now() + kMeeting)) {
     start = time > start ? time : start;
   }
-  std::this_thread::sleep_for(std::chrono::duration<double>(start - now() - 0.001));
+  std::this_thread::sleep_for(std::chrono::duration<double>(start - now() - kSpin));
   while (now() < start) {
   }
 }

@@ -20,7 +20,7 @@ def gather(value: float) -> torch.Tensor:
 def start_together() -> None:
     """As start_together in collective_cases.h."""
     start = float(gather(time.perf_counter() + 0.02).max())
-    time.sleep(max(0.0, start - time.perf_counter() - 0.001))
+    time.sleep(max(0.0, start - time.perf_counter() - 1e-4))
     while time.perf_counter() < start:
         pass
 

@@ -15,6 +15,7 @@ namespace maypole::base {
 class ABSL_LOCKABLE Mutex {
  public:
   void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  bool try_lock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
   void unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   /// Declares to the analysis that the caller holds this mutex, where it cannot see it (predicates of CondVar::wait).
   void assert_held() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}

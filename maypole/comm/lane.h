@@ -39,6 +39,7 @@ class LaneState : public FrameSink {
   void fail(const absl::Status& reason);
 
   [[nodiscard]] bool empty() const { return operations_.empty(); }
+  [[nodiscard]] std::size_t size() const { return operations_.size(); }
   /// Start time of the oldest operation, and what it is.
   [[nodiscard]] std::pair<base::TimePoint, std::string> oldest() const;
 

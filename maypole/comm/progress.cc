@@ -59,6 +59,12 @@ Progress::~Progress() {
   if (thread_.joinable()) {
     thread_.join();
   }
+  {
+    const base::MutexLock lock(life_->mutex);
+    while (life_->helpers > 0) {
+      life_->helped.wait(life_->mutex);
+    }
+  }
   const absl::Status closed = base::error(absl::StatusCode::kCancelled, "the communicator was closed");
   for (const auto& lane : lanes_) {
     if (lane != nullptr) {
@@ -78,9 +84,12 @@ absl::Status Progress::open(Connections connections) {
   context_.regions = &regions_;
   context_.kernels = &reduce_kernels();
   epoll_ = base::Fd(::epoll_create1(EPOLL_CLOEXEC));
+  user_epoll_ = base::Fd(::epoll_create1(EPOLL_CLOEXEC));
   event_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event{EPOLLIN, {.u64 = kEventTag}};
-  if (!epoll_.valid() || !event_.valid() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event_.get(), &event) != 0) {
+  epoll_event user{EPOLLIN, {.u64 = kUserTag}};
+  if (!epoll_.valid() || !user_epoll_.valid() || !event_.valid() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event_.get(), &event) != 0 ||
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, user_epoll_.get(), &user) != 0) {
     return base::errno_error(errno, "cannot watch sockets");
   }
   ControlPlane::Settings settings{rank_, num_ranks, ring.epoch, options_.silence, {}};
@@ -230,9 +239,13 @@ void Progress::post(std::function<void()> f) {
     posted_.push_back(std::move(f));
   }
   if (sleeping_.load()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof(one));
+    wake();
   }
+}
+
+void Progress::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof(one));  // full counter: awake already
 }
 
 absl::Status Progress::status() const {
@@ -247,6 +260,7 @@ void Progress::close_after_fork() {
     }
   }
   epoll_.reset();
+  user_epoll_.reset();
   event_.reset();
   regions_.make_private();
   if (thread_.joinable()) {

@@ -6,6 +6,9 @@
 // One turn of the loop: run what was posted, take what has arrived, send what may leave, finish what is complete. When a turn moves
 // nothing it waits: a short while by looking again (small or shared-memory operations are in motion, where a wake-up would cost more
 // than the operation), then in the kernel until a socket, a peer's eventfd, a timer or a post wakes it.
+//
+// While it sleeps, a caller that starts or waits for a collective of its own turns the loop for that one itself (progress_caller.cc): two
+// hand-overs between threads would cost more than a small collective does. `turn_mutex_` is held by whoever turns.
 
 #include "maypole/base/fd.h"
 #include "maypole/base/mutex.h"
@@ -52,6 +55,10 @@ class Progress {
   // --- any thread ---
   /// Runs `f` on the progress thread, in order of posting.
   void post(std::function<void()> f);
+  /// As post(), but runs `f`, which starts an operation on the user lane, on this thread if it can be done without waiting.
+  void start_user(std::function<void()> f);
+  /// What a caller does that begins to wait for an operation on the user lane. It does nothing after the progress has ended.
+  [[nodiscard]] Work::Help helper() const;
   [[nodiscard]] absl::Status status() const;
   [[nodiscard]] const CollectiveContext& context() const { return context_; }
   [[nodiscard]] absl::StatusOr<std::shared_ptr<SharedRegion>> make_region(std::size_t bytes);
@@ -83,6 +90,8 @@ class Progress {
  private:
   /// What epoll says of the eventfd by which posts wake the thread; other tags are indices of ports.
   static constexpr std::uint64_t kEventTag = ~std::uint64_t{0};
+  /// The same of the sockets of the user lane, which have an epoll of their own inside: a caller that polls them itself takes it out.
+  static constexpr std::uint64_t kUserTag = kEventTag - 1;
 
   class ExchangeSink;
   /// One link's transports; which lanes exist depends on what the link is for.
@@ -114,10 +123,12 @@ class Progress {
     int link_;
     std::string peer_;
   };
-  /// Regions may outlive the communicator; they reach it through this. Shared: by every region and by the communicator.
+  /// Regions and handles may outlive the communicator; they reach it through this. Shared by all of them.
   struct Life {
     base::Mutex mutex;
+    base::CondVar helped;
     Progress* progress ABSL_GUARDED_BY(mutex) = nullptr;
+    int helpers ABSL_GUARDED_BY(mutex) = 0;  // callers inside help()
   };
   struct Paced {
     Lane lane;
@@ -135,10 +146,24 @@ class Progress {
   void share_region_on_loop(std::uint32_t id, const std::shared_ptr<base::Fd>& descriptor);
   void forget_region(std::uint32_t id);
   void run();
+  void wake();
+  void watch_user(bool on);
+  [[nodiscard]] int epoll_of(std::size_t lane) const;
   int wait_for_events(epoll_event* events, int capacity, base::Nanoseconds timeout);
+  /// As wait_for_events(), and lets others turn meanwhile.
+  int sleep_for_events(epoll_event* events, int capacity, base::Nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_mutex_);
+  void note_event(const epoll_event& event, base::TimePoint now);
+  // --- on a calling thread, holding turn_mutex_ while it turns (progress_caller.cc) ---
+  void help(const Work& work, base::TimePoint deadline);
+  [[nodiscard]] bool caller_may_turn();
+  /// A turn of the user lane alone: true when something moved.
+  bool turn_user();
+  /// Leaves the loop as the progress thread, which sleeps, expects to find it; wakes it where something is new to it.
+  void let_sleep();
   bool turn(base::TimePoint now);
   bool run_posted();
   bool receive(Port& port);
+  bool receive_on_lane(Port& port, Lane lane);
   bool send(base::TimePoint now);
   bool send_on_lane(Lane lane);
   bool send_paced(base::TimePoint now);
@@ -150,7 +175,7 @@ class Progress {
   /// Looks at an outcome of a port's transport: true when something moved; an error makes the peer a suspect.
   bool moved(Port& port, Lane lane, const absl::StatusOr<bool>& result, base::TimePoint now);
   void give_up(Port& port, std::size_t lane);
-  void wait(base::TimePoint now, bool progressed);
+  void wait(base::TimePoint now, bool progressed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_mutex_);
   [[nodiscard]] bool looks_again(base::TimePoint now) const;
   [[nodiscard]] bool frames_waiting() const;
   void update_interest(std::size_t port_index);
@@ -177,7 +202,11 @@ class Progress {
   base::TimePoint last_move_{};
   std::string description_;
 
+  base::Mutex turn_mutex_;           // held by the thread that turns the loop; guards all above that changes
+  std::atomic<bool> wanted_{false};  // the progress thread is awake and wants the loop back
   base::Fd epoll_;
+  base::Fd user_epoll_;
+  bool user_watched_ = true;
   base::Fd event_;  // posts and shared-memory peers wake it
   std::atomic<bool> sleeping_{false};
   std::atomic<std::uint32_t> next_region_{1};

@@ -33,6 +33,7 @@ constexpr int kFramesPerTurn = 8;
 
 void Progress::run() {
   pthread_setname_np(pthread_self(), "maypole-comm");
+  const base::MutexLock lock(turn_mutex_);  // let go of only while asleep
   while (!stopping_) {
     const base::TimePoint now = Clock::now();
     const bool progressed = turn(now);
@@ -82,7 +83,7 @@ void Progress::give_up(Port& port, std::size_t lane) {
   port.dead[lane] = true;
   const int fd = port.link.sockets[lane].get();
   if (fd >= 0 && port.interest[lane] != 0) {
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    ::epoll_ctl(epoll_of(lane), EPOLL_CTL_DEL, fd, nullptr);
     port.interest[lane] = 0;
   }
 }
@@ -90,21 +91,21 @@ void Progress::give_up(Port& port, std::size_t lane) {
 bool Progress::receive(Port& port) {
   bool progressed = false;
   for (const Lane lane : kDataLanes) {
-    const std::size_t l = index(lane);
-    FrameReader* reader = port.readers[l].get();
-    if (reader == nullptr || port.dead[l] || failed_) {
-      continue;
-    }
-    if (port.shm == nullptr && !port.readable[l] && !reader->stalled()) {
-      continue;
-    }
-    FrameSink& sink = port.exchange_sink != nullptr ? static_cast<FrameSink&>(*port.exchange_sink) : *lanes_[l];
-    const bool lane_moved = moved(port, lane, reader->poll(sink), Clock::now());
-    port.readable[l] = lane_moved;
-    progressed |= lane_moved;
+    progressed |= receive_on_lane(port, lane);
   }
   received_bytes_.store(lanes_[0]->received_bytes() + lanes_[1]->received_bytes() + lanes_[2]->received_bytes(), std::memory_order_relaxed);
   return progressed;
+}
+
+bool Progress::receive_on_lane(Port& port, Lane lane) {
+  const std::size_t l = index(lane);
+  FrameReader* reader = port.readers[l].get();
+  if (reader == nullptr || port.dead[l] || failed_ || (port.shm == nullptr && !port.readable[l] && !reader->stalled())) {
+    return false;
+  }
+  FrameSink& sink = port.exchange_sink != nullptr ? static_cast<FrameSink&>(*port.exchange_sink) : *lanes_[l];
+  port.readable[l] = moved(port, lane, reader->poll(sink), Clock::now());
+  return port.readable[l];
 }
 
 bool Progress::send(base::TimePoint now) {
@@ -337,11 +338,23 @@ void Progress::update_interest(std::size_t port_index) {
     want |= EPOLLHUP;  // always reported; keeps `interest` apart from "not registered"
     if (want != port.interest[l]) {
       epoll_event event{want, {.u64 = port_index * kNumLanes + l}};
-      ::epoll_ctl(epoll_.get(), port.interest[l] == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
+      ::epoll_ctl(epoll_of(l), port.interest[l] == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
       port.interest[l] = want;
     }
   }
 }
+
+/// While nothing is in motion on the user lane its sockets are let be: a peer that is ahead by one operation would wake this rank for
+/// nothing, and a peer that is lost is noticed on the control lane.
+void Progress::watch_user(bool on) {
+  if (on != user_watched_) {
+    epoll_event event{on ? EPOLLIN : 0U, {.u64 = kUserTag}};
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, user_epoll_.get(), &event);
+    user_watched_ = on;
+  }
+}
+
+int Progress::epoll_of(std::size_t lane) const { return lane == index(Lane::kUser) ? user_epoll_.get() : epoll_.get(); }
 
 int Progress::wait_for_events(epoll_event* events, int capacity, base::Nanoseconds timeout) {
   const timespec limit{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
@@ -349,9 +362,17 @@ int Progress::wait_for_events(epoll_event* events, int capacity, base::Nanosecon
   if (n < 0 && errno == ENOSYS) {  // before Linux 5.11: milliseconds, rounded up
     n = ::epoll_wait(epoll_.get(), events, capacity, static_cast<int>((timeout.count() + 999'999) / 1'000'000));
   }
-  if (n < 0 && errno != EINTR) {
-    fail_on_loop(base::errno_error(errno, "cannot wait for sockets"), true);
-  }
+  return n;
+}
+
+int Progress::sleep_for_events(epoll_event* events, int capacity, base::Nanoseconds timeout) {
+  turn_mutex_.unlock();
+  const int n = wait_for_events(events, capacity, timeout);
+  const int error = errno;
+  wanted_.store(true);
+  turn_mutex_.lock();
+  wanted_.store(false);
+  errno = error;
   return n;
 }
 
@@ -391,8 +412,11 @@ void Progress::wait(base::TimePoint now, bool progressed) {
   for (std::size_t p = 0; p < ports_.size(); ++p) {
     update_interest(p);
   }
+  watch_user(!lanes_[index(Lane::kUser)]->empty());
   std::array<epoll_event, 64> events;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the kernel
-  const int n = wait_for_events(events.data(), static_cast<int>(events.size()), timeout);
+  const int n = blocks ? sleep_for_events(events.data(), static_cast<int>(events.size()), timeout)
+                       : wait_for_events(events.data(), static_cast<int>(events.size()), timeout);
+  const int error = n < 0 ? errno : 0;
   if (blocks) {
     sleeping_.store(false);
     for (Port& port : ports_) {
@@ -401,27 +425,39 @@ void Progress::wait(base::TimePoint now, bool progressed) {
       }
     }
   }
+  if (error != 0 && error != EINTR) {
+    fail_on_loop(base::errno_error(error, "cannot wait for sockets"), true);
+  }
   for (int i = 0; i < n; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.u64 == kEventTag) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(event_.get(), &count, sizeof(count));
-      continue;
+    } else if (event.data.u64 == kUserTag) {
+      std::array<epoll_event, 16> inner;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the kernel
+      const int m = ::epoll_wait(user_epoll_.get(), inner.data(), static_cast<int>(inner.size()), 0);
+      for (int k = 0; k < m; ++k) {
+        note_event(inner[static_cast<std::size_t>(k)], now);
+      }
+    } else {
+      note_event(event, now);
     }
-    Port& port = ports_[event.data.u64 / kNumLanes];
-    const std::size_t l = event.data.u64 % kNumLanes;
-    const bool closed = (event.events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
-    if (closed && l != index(Lane::kControl) && port.readers[l] == nullptr) {
+  }
+}
+
+void Progress::note_event(const epoll_event& event, base::TimePoint now) {
+  Port& port = ports_[event.data.u64 / kNumLanes];
+  const std::size_t l = event.data.u64 % kNumLanes;
+  const bool closed = (event.events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
+  if (closed && l != index(Lane::kControl) && port.readers[l] == nullptr) {
+    moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name), now);
+    return;
+  }
+  if ((event.events & EPOLLIN) != 0 || closed) {
+    port.readable[l] = true;
+    if (closed && l != index(Lane::kControl) && port.readers[l]->stalled()) {  // nobody reads it: the closing itself is the news
       moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name),
             now);
-      continue;
-    }
-    if ((event.events & EPOLLIN) != 0 || closed) {
-      port.readable[l] = true;
-      if (closed && l != index(Lane::kControl) && port.readers[l]->stalled()) {  // nobody reads it: the closing itself is the news
-        moved(port, static_cast<Lane>(l), base::error(absl::StatusCode::kUnavailable, "{} is lost: it closed the connection", port.name),
-              now);
-      }
     }
   }
 }

@@ -311,6 +311,11 @@ class RingCommunicator : public Communicator {
     if (num_ranks_ == 1) {
       return Work::finished(absl::OkStatus());
     }
+    if (lane == Lane::kUser) {
+      const Work work = Work::pending(progress_->helper());
+      progress_->start_user([this, work, make = std::move(make)] { progress_->start_on_loop(Lane::kUser, make(work), 0); });
+      return work;
+    }
     const Work work = Work::pending();
     progress_->post([this, lane, priority, work, make = std::move(make)] { progress_->start_on_loop(lane, make(work), priority); });
     return work;

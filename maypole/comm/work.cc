@@ -12,6 +12,7 @@ namespace maypole::comm {
 
 class Work::State {
  public:
+  Work::Help help;  // fixed before the first wait
   base::Mutex mutex;
   base::CondVar ended;
   bool done ABSL_GUARDED_BY(mutex) = false;
@@ -19,7 +20,11 @@ class Work::State {
   std::vector<std::function<void(const absl::Status&)>> callbacks ABSL_GUARDED_BY(mutex);
 };
 
-Work Work::pending() { return Work(std::make_shared<State>()); }
+Work Work::pending(Help help) {
+  auto state = std::make_shared<State>();
+  state->help = std::move(help);
+  return Work(std::move(state));
+}
 
 Work Work::finished(absl::Status outcome) {
   Work work = pending();
@@ -33,6 +38,9 @@ bool Work::done() const {
 }
 
 absl::Status Work::wait() const {
+  if (state_->help != nullptr && !done()) {
+    state_->help(*this, base::TimePoint::max());
+  }
   const base::MutexLock lock(state_->mutex);
   while (!state_->done) {
     state_->ended.wait(state_->mutex);
@@ -42,6 +50,9 @@ absl::Status Work::wait() const {
 
 absl::Status Work::wait_for(base::Nanoseconds limit) const {
   const auto deadline = std::chrono::steady_clock::now() + limit;
+  if (state_->help != nullptr && !done()) {
+    state_->help(*this, deadline);
+  }
   const base::MutexLock lock(state_->mutex);
   while (!state_->done) {
     if (!state_->ended.wait_until(state_->mutex, deadline) && !state_->done) {

@@ -19,16 +19,19 @@ class Work {
   static Work finished(absl::Status outcome);
 
   [[nodiscard]] bool done() const;
-  /// Blocks until the operation ends; returns its outcome. Never hangs: an operation whose peer is lost or late ends with an error.
+  /// Blocks until the operation ends; returns its outcome. The calling thread may move the operation itself meanwhile, and then run its
+  /// callbacks. Never hangs: an operation whose peer is lost or late ends with an error.
   [[nodiscard]] absl::Status wait() const;
   /// As wait(), but gives up after `limit` with kDeadlineExceeded; the operation itself goes on.
   [[nodiscard]] absl::Status wait_for(base::Nanoseconds limit) const;
-  /// Calls `callback` with the outcome, once: now, if it is done, else on the progress thread. It must not block.
+  /// Calls `callback` with the outcome, once: now, if it is done, else on the progress thread or one that waits. It must not block.
   void on_done(std::function<void(const absl::Status&)> callback) const;
 
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// What a thread that begins to wait does before it sleeps: moves the operation on, until the deadline at the latest.
+  using Help = std::function<void(const Work&, base::TimePoint deadline)>;
   /// For whoever carries the operation out: a pending handle, and how to end it (once).
-  static Work pending();
+  static Work pending(Help help = nullptr);
   void finish(absl::Status outcome) const;
 
  private:
