@@ -3,8 +3,10 @@
 
 #include "maypole/sched/free_capacity.h"
 #include "maypole/sched/policies/gadget_builder.h"
+#include "maypole/sched/policies/gadget_columns.h"
 #include "maypole/sched/policies/gadget_greedy.h"
 #include "maypole/sched/policies/gadget_pooled.h"
+#include "maypole/sched/policies/gadget_search.h"
 
 #include <utility>
 
@@ -14,6 +16,8 @@ namespace {
 
 using gadget::Candidate;
 using gadget::Ring;
+
+constexpr double kEnough = 1e-4;  // a gap at which nothing more is tried
 
 // The rings as a decision. What does not fit by the count of another class is left out: it never happens, and if it did, the cluster
 // would be worth more than the job.
@@ -43,9 +47,9 @@ class Gadget : public Policy {
 
   std::string name() const override { return blind_ ? "gadget-blind" : "gadget"; }
 
-  Decision decide(const SlotProblem& problem, base::Rng& /*rng*/) override {
+  Decision decide(const SlotProblem& problem, base::Rng& rng) override {
     if (!blind_) {
-      return solve(problem, problem);
+      return solve(problem, problem, rng);
     }
     std::vector<model::Job> jobs;  // without their lengths
     jobs.reserve(problem.jobs.size());
@@ -55,23 +59,36 @@ class Gadget : public Policy {
       jobs.back().work.reset();
       active.job = &jobs.back();
     }
-    return solve(hidden, problem);
+    return solve(hidden, problem, rng);
   }
 
  private:
   // `problem` as the policy may see it, `real` as it is.
-  Decision solve(const SlotProblem& problem, const SlotProblem& real) const {
+  Decision solve(const SlotProblem& problem, const SlotProblem& real, base::Rng& rng) const {
     Decision decision;
     decision.slot = problem.slot;
     const std::vector<Candidate> candidates = gadget::make_candidates(problem, {.ageing_per_s = options_.ageing_per_s, .blind = blind_});
     const gadget::Topology topology(*problem.cluster);
     const gadget::PooledBound pooled = gadget::pooled_bound(*problem.cluster, candidates, options_.max_pivots, decision.work);
     gadget::Builder builder(topology, candidates, pooled.prices, decision.work);
+    const gadget::Prices prices = gadget::uniform_prices(topology, pooled.prices);
     gadget::build_greedily(builder, candidates, pooled.prices);
     decision.work.roundings = 1;
+    double bound = pooled.value;
+    gadget::SearchLimits search{
+        .steps = 20 * options_.max_roundings, .patience = 100, .max_columns = options_.max_columns, .enough = bound * (1 - kEnough)};
+    gadget::improve(builder, candidates, prices, search, rng);
+    if (builder.objective() < search.enough && topology.num_servers() <= 128) {
+      const gadget::ColumnBound columns =
+          gadget::column_bound(topology, candidates, builder.rings(), pooled.prices,
+                               {.max_pivots = options_.max_pivots, .max_columns = options_.max_columns}, decision.work);
+      bound = std::min(bound, columns.bound);
+      search.enough = bound * (1 - kEnough);
+      gadget::improve(builder, candidates, columns.prices, search, rng);
+    }
     decision.bound_lp = pooled.value;
-    decision.bound = pooled.value;
-    decision.gap = pooled.value > 0 ? (pooled.value - builder.objective()) / pooled.value : 0;
+    decision.bound = bound;
+    decision.gap = bound > 0 ? std::max(0.0, (bound - builder.objective()) / bound) : 0;
     write_placements(real, candidates, builder.rings(), decision);
     return decision;
   }

@@ -72,25 +72,35 @@ double Builder::unit_price(const Candidate& candidate) const {
   return price > 0 ? price : share;
 }
 
-bool Builder::keep(int job) {
+std::optional<Ring> Builder::running_ring(int job) const {
   const Candidate& here = candidate(job);
   if (!here.keepable) {
-    return false;
+    return std::nullopt;
   }
   Ring ring = ring_of(*here.active->current);
   ring.value = here.keep_value;
   ring.kept = true;
-  if (!space_.holds(ring, here)) {
-    return false;
-  }
-  put(job, std::move(ring));
-  return true;
+  return space_.holds(ring, here) ? std::optional<Ring>(std::move(ring)) : std::nullopt;
 }
 
-bool Builder::place(int job, const Prices& prices) {
-  std::optional<Ring> found = find(job, prices, {});
+bool Builder::keep(int job) {
+  std::optional<Ring> ring = running_ring(job);
+  if (ring) {
+    put(job, *std::move(ring));
+  }
+  return ring.has_value();
+}
+
+bool Builder::place(int job, const Prices& prices, double scale) {
+  std::optional<Ring> found = find(job, prices, {.scale = scale});
+  if (std::optional<Ring> running = running_ring(job)) {
+    const auto net = [&](const Ring& ring) { return ring.value - scale * pricer_.cost(ring, candidate(job), prices); };
+    if (const double kept = net(*running); kept > 0 && (!found || kept >= net(*found))) {
+      found = std::move(running);
+    }
+  }
   if (found) {
-    put(job, std::move(*found));
+    put(job, *std::move(found));
   }
   return found.has_value();
 }
@@ -134,7 +144,7 @@ std::optional<Ring> Builder::find(int job, const Prices& prices, const Goal& goa
 // Looks at all sizes in these racks; whether that improved `best`.
 bool Builder::search(int job, const Prices& prices, const Goal& goal, std::span<const int> racks, bool cross, Best& best) {
   const Candidate& here = candidate(job);
-  pricer_.run({.candidate = &here, .space = &space_, .prices = &prices, .racks = racks});
+  pricer_.run({.candidate = &here, .space = &space_, .prices = &prices, .scale = goal.scale, .racks = racks});
   work_->columns += static_cast<std::int64_t>(pricer_.choices().size());
   struct Scored {
     double score = 0;

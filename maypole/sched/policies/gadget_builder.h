@@ -24,6 +24,7 @@ class Builder {
   [[nodiscard]] const Ring& ring(int job) const { return rings_[static_cast<std::size_t>(job)]; }
   [[nodiscard]] double objective() const;
   [[nodiscard]] const Topology& topology() const { return *topology_; }
+  [[nodiscard]] const Work& work() const { return *work_; }
 
   void remove(int job);
   /// The ring must fit and the job have none.
@@ -34,8 +35,9 @@ class Builder {
   /// Lets the job, which must have none, go on with the ring that runs; false where that does not fit, or may not be kept.
   bool keep(int job);
 
-  /// Gives the job, which must have none, the ring that is worth most after its price; whether there was one worth more than its price.
-  bool place(int job, const Prices& prices);
+  /// Gives the job, which must have none, the ring (a new one, or the one that runs) that is worth most after `scale` times its price;
+  /// whether there was one worth more than that.
+  bool place(int job, const Prices& prices, double scale = 1);
   /// Lazy greedy: while anything fits, the job with the largest gain per unit of (pooled) price grows by the step that gains most per
   /// unit, starting from the rings that stand. Only these jobs.
   void fill(std::span<const int> jobs);
@@ -45,9 +47,11 @@ class Builder {
     bool dense = false;  // most gain per worker beyond `from`, in place of most gain after price
     int from_workers = 0;
     double from_value = 0;
+    double scale = 1;  // of prices
   };
   [[nodiscard]] const Candidate& candidate(int job) const { return (*candidates_)[static_cast<std::size_t>(job)]; }
   [[nodiscard]] std::optional<Ring> find(int job, const Prices& prices, const Goal& goal);
+  [[nodiscard]] std::optional<Ring> running_ring(int job) const;  // where it may be kept and fits
   struct Best {
     double score = 0;
     Ring ring;

@@ -41,10 +41,7 @@ Worth worth_of(const Candidate& candidate, double unit) {
 }  // namespace
 
 void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices) {
-  Prices prices = Prices::zero(builder.topology());
-  for (std::size_t k = 0; k < prices.amount.size(); ++k) {
-    prices.amount[k] = pooled_prices[model::ResourceId::from_index(k % pooled_prices.size())];
-  }
+  const Prices prices = uniform_prices(builder.topology(), pooled_prices);
   std::vector<double> units(candidates.size(), 0);
   std::vector<Worth> worths(candidates.size());
   std::vector<int> rest;

@@ -26,6 +26,14 @@ Prices Prices::zero(const Topology& topology) {
   return prices;
 }
 
+Prices uniform_prices(const Topology& topology, const model::Amounts& per_resource) {
+  Prices prices = Prices::zero(topology);
+  for (std::size_t k = 0; k < prices.amount.size(); ++k) {
+    prices.amount[k] = per_resource[model::ResourceId::from_index(k % per_resource.size())];
+  }
+  return prices;
+}
+
 double Pricer::crossing(const Topology& topology, const Prices& prices, int node, double bandwidth) {
   const auto at = static_cast<std::size_t>(node);
   double price = prices.cut[at] * bandwidth;
@@ -33,6 +41,53 @@ double Pricer::crossing(const Topology& topology, const Prices& prices, int node
     price += prices.half[at];
   }
   return price;
+}
+
+double Pricer::alpha(int server, const model::Job& job, const Prices& prices) const {
+  double sum = 0;
+  const std::size_t first = static_cast<std::size_t>(server) * job.demand.size();
+  for (std::size_t r = 0; r < job.demand.size(); ++r) {
+    sum += prices.amount[first + r] * job.demand[model::ResourceId::from_index(r)];
+  }
+  return sum;
+}
+
+double Pricer::cost(const Ring& ring, const Candidate& candidate, const Prices& prices) const {
+  double sum = 0;
+  for (const Part& part : ring.parts) {
+    sum += part.workers * alpha(part.server, *candidate.job, prices);
+  }
+  for (const int node : crossed(ring)) {
+    sum += crossing(*topology_, prices, node, candidate.bandwidth);
+  }
+  return sum;
+}
+
+std::vector<int> Pricer::crossed(const Ring& ring) const {
+  std::vector<int> crossed;
+  if (ring.parts.size() < 2) {
+    return crossed;
+  }
+  std::vector<int> nodes;
+  for (const Part& part : ring.parts) {
+    nodes.push_back(part.server);
+  }
+  const auto once = [&] {
+    std::ranges::sort(nodes);
+    nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  };
+  // One level up at a time, the deepest first, until the ways meet.
+  for (once(); nodes.size() > 1; once()) {
+    const int deepest = *std::ranges::max_element(nodes, {}, [&](int node) { return topology_->depth(node); });
+    const int depth = topology_->depth(deepest);
+    for (int& node : nodes) {
+      if (topology_->depth(node) == depth) {
+        crossed.push_back(node);
+        node = topology_->node(node).parent;
+      }
+    }
+  }
+  return crossed;
 }
 
 void Pricer::run(const Query& query) {
@@ -107,18 +162,13 @@ void Pricer::add_server(int server, const Query& query) {
   if (fit == 0) {
     return;
   }
-  const std::size_t num_resources = topology_->cluster().num_resources();
-  double alpha = 0;
-  for (std::size_t r = 0; r < num_resources; ++r) {
-    alpha += query.prices->amount[static_cast<std::size_t>(server) * num_resources + r] *
-             candidate.job->demand[model::ResourceId::from_index(r)];
-  }
+  const double unit = query.scale * alpha(server, *candidate.job, *query.prices);
   const int most = std::min(fit, candidate.limit);
   const int held = held_[static_cast<std::size_t>(server)];
   const std::size_t first = cost_.size();
   cost_.push_back(0);
   for (int n = 1; n <= most; ++n) {
-    const double cost = n * alpha + scale_ * (kPerMove * std::max(0, n - held) + kPerLeftWorker * (fit - n));
+    const double cost = n * unit + scale_ * (kPerMove * std::max(0, n - held) + kPerLeftWorker * (fit - n));
     cost_.push_back(cost);
     if (Choice& best = single_[static_cast<std::size_t>(n)]; cost < best.cost) {
       best.cost = cost;
@@ -142,7 +192,8 @@ void Pricer::combine(int node, const Query& query, std::vector<int>& below) {
       continue;
     }
     const bool is_server = child.node < topology_->num_servers();
-    const double leave = crossing(*topology_, *query.prices, child.node, bandwidth) + scale_ * (is_server ? kPerServer : kPerRack);
+    const double leave =
+        query.scale * crossing(*topology_, *query.prices, child.node, bandwidth) + scale_ * (is_server ? kPerServer : kPerRack);
     const double* cost = &cost_[child.first];
     int* pick = &pick_[child.pick];
     const int reach = std::min(limit, total + child.most);

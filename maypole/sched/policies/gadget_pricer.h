@@ -30,6 +30,9 @@ struct Prices {
   [[nodiscard]] static Prices zero(const Topology& topology);
 };
 
+/// The same price everywhere, links free.
+[[nodiscard]] Prices uniform_prices(const Topology& topology, const model::Amounts& per_resource);
+
 class Pricer {
  public:
   explicit Pricer(const Topology& topology) : topology_(&topology) {}
@@ -40,6 +43,7 @@ class Pricer {
     const Candidate* candidate = nullptr;
     const Space* space = nullptr;
     const Prices* prices = nullptr;
+    double scale = 1;            // of the prices
     std::span<const int> racks;  // only servers in these
     bool preferences = true;
   };
@@ -56,6 +60,10 @@ class Pricer {
   /// Its parts, in the order of the walk. Valid until the next run.
   [[nodiscard]] std::vector<Part> parts(const Choice& choice) const;
 
+  /// What a ring costs: its servers, and the cut of every node that it crosses.
+  [[nodiscard]] double cost(const Ring& ring, const Candidate& candidate, const Prices& prices) const;
+  /// The nodes whose part the ring leaves: those on the ways up from its servers, below the first that all share.
+  [[nodiscard]] std::vector<int> crossed(const Ring& ring) const;
   /// beta_v of the candidate's edges.
   [[nodiscard]] static double crossing(const Topology& topology, const Prices& prices, int node, double bandwidth);
 
@@ -67,6 +75,7 @@ class Pricer {
     int most = 0;              // workers at most
     std::vector<int> members;  // entries of its children, in the order in which they were added
   };
+  [[nodiscard]] double alpha(int server, const model::Job& job, const Prices& prices) const;
   void add_server(int server, const Query& query);
   void combine(int node, const Query& query, std::vector<int>& below);
 

@@ -65,6 +65,19 @@ TEST(Gadget, FiveWorkersOnTwoRacksCrossBetweenThemTwice) {
   EXPECT_EQ(model::rack_crossings(cluster, decision.placements[0].embedding.ring), 2);
 }
 
+TEST(Gadget, AJobThatHoldsTenGpusGivesOneToAWaitingJobAndKeepsTheOthers) {
+  const Cluster cluster = flat_cluster({4, 4, 2});
+  std::vector<Job> jobs = {elastic_job(cluster, "a", 5, 10), rigid_job(cluster, "b", 1)};
+  SlotProblem problem = problem_of(cluster, jobs);
+  Embedding current;
+  for (const int server : {0, 0, 0, 0, 1, 1, 1, 1, 2, 2}) {
+    current.ring.emplace_back(server);
+    current.edges.emplace_back();
+  }
+  problem.jobs[0].current = &current;
+  EXPECT_THAT(workers_of(problem, decide(problem)), ElementsAre(9, 1));
+}
+
 TEST(Gadget, AJobGrowsByItselfWhenGpusComeFreeInsideItsRackWhileItCan) {
   const Cluster cluster = tree_cluster({.racks = 3, .servers_per_rack = 4, .gpus = 4});
   std::vector<Job> jobs = {elastic_job(cluster, "a", 4, 16)};

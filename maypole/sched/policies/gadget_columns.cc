@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/sched/policies/gadget_columns.h"
+
+#include "maypole/lp/solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace maypole::sched::gadget {
+
+namespace {
+
+constexpr double kReduced = 1e-7;  // relative to the job's best value: a column that improves less is not worth its place
+
+class Master {
+ public:
+  Master(const Topology& topology, const std::vector<Candidate>& candidates, const ColumnLimits& limits, Work& work)
+      : topology_(&topology),
+        candidates_(&candidates),
+        limits_(limits),
+        work_(&work),
+        empty_(topology, candidates),
+        pricer_(topology),
+        racks_(static_cast<std::size_t>(topology.num_racks())),
+        columns_of_(candidates.size()) {
+    std::iota(racks_.begin(), racks_.end(), 0);
+    num_resources_ = topology.cluster().num_resources();
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      solver_.add_row({.upper = 1});
+    }
+    first_amount_ = solver_.program().num_rows();
+    for (const model::Server& server : topology.cluster().parts().servers) {
+      for (const double amount : server.capacity) {
+        solver_.add_row({.upper = amount});
+      }
+    }
+    first_cut_ = solver_.program().num_rows();
+    for (int node = 0; node < topology.num_nodes(); ++node) {
+      solver_.add_row({.upper = topology.node(node).capacity});
+      solver_.add_row({.upper = 1});
+    }
+  }
+
+  void add(std::size_t job, const Ring& ring) {
+    const Candidate& candidate = (*candidates_)[job];
+    lp::Column column{.objective = ring.value};
+    column.terms.push_back({lp::RowId::from_index(job), 1});
+    for (const Part& part : ring.parts) {
+      for (std::size_t r = 0; r < num_resources_; ++r) {
+        column.terms.push_back({lp::RowId::from_index(first_amount_ + static_cast<std::size_t>(part.server) * num_resources_ + r),
+                                part.workers * candidate.job->demand[model::ResourceId::from_index(r)]});
+      }
+    }
+    if (candidate.bandwidth > 0) {
+      for (const int node : pricer_.crossed(ring)) {
+        const double capacity = topology_->node(node).capacity;
+        if (std::isfinite(capacity)) {
+          column.terms.push_back({cut_row(node), candidate.bandwidth});
+          if (candidate.bandwidth > capacity / 2) {
+            column.terms.push_back({half_row(node), 1});
+          }
+        }
+      }
+    }
+    columns_of_[job].push_back({solver_.add_column(std::move(column)), ring});
+  }
+
+  [[nodiscard]] Prices prices_now() const {
+    Prices prices = Prices::zero(*topology_);
+    prices.half.assign(prices.cut.size(), 0);
+    const auto dual = [&](std::size_t row) { return std::max(0.0, solver_.solution().duals[lp::RowId::from_index(row)]); };
+    for (std::size_t k = 0; k < prices.amount.size(); ++k) {
+      prices.amount[k] = dual(first_amount_ + k);
+    }
+    for (int node = 0; node < topology_->num_nodes(); ++node) {
+      prices.cut[static_cast<std::size_t>(node)] = dual(cut_row(node).index());
+      prices.half[static_cast<std::size_t>(node)] = dual(half_row(node).index());
+    }
+    return prices;
+  }
+
+  // Adds every job's best column after prices, where it improves on the job's own row; returns the Lagrangian bound.
+  double price(const Prices& prices, bool first, bool& grew) {
+    double bound = 0;
+    std::size_t at = 0;
+    for (const model::Server& server : topology_->cluster().parts().servers) {
+      for (const double amount : server.capacity) {
+        bound += prices.amount[at++] * amount;
+      }
+    }
+    for (std::size_t node = 0; node < prices.cut.size(); ++node) {
+      bound += prices.cut[node] > 0 ? prices.cut[node] * topology_->node(static_cast<int>(node)).capacity : 0;
+      bound += prices.half.empty() ? 0 : prices.half[node];
+    }
+    grew = false;
+    for (std::size_t i = 0; i < candidates_->size(); ++i) {
+      const Candidate& candidate = (*candidates_)[i];
+      if (candidate.limit == 0) {
+        continue;
+      }
+      const double dual = first ? 0 : std::max(0.0, solver_.solution().duals[lp::RowId::from_index(i)]);
+      double best = 0;
+      const Pricer::Choice* chosen = nullptr;
+      pricer_.run({.candidate = &candidate, .space = &empty_, .prices = &prices, .racks = racks_, .preferences = false});
+      work_->columns += static_cast<std::int64_t>(pricer_.choices().size());
+      for (const Pricer::Choice& choice : pricer_.choices()) {
+        if (candidate.max_racks == 1 && choice.node >= topology_->first_rack() + topology_->num_racks()) {
+          continue;
+        }
+        if (choice.value - choice.cost > best) {
+          best = choice.value - choice.cost;
+          chosen = &choice;
+        }
+      }
+      if (best > dual + kReduced * candidate.best) {
+        Ring ring;
+        ring.parts = pricer_.parts(*chosen);
+        ring.workers = chosen->workers;
+        ring.value = chosen->value;
+        add(i, ring);
+        grew = true;
+      }
+      if (candidate.keepable) {  // its column is there from the start
+        best = std::max(best, candidate.keep_value - pricer_.cost(kept(candidate), candidate, prices));
+      }
+      bound += best;
+    }
+    return bound;
+  }
+
+  [[nodiscard]] static Ring kept(const Candidate& candidate) {
+    Ring ring = ring_of(*candidate.active->current);
+    ring.value = candidate.keep_value;
+    ring.kept = true;
+    return ring;
+  }
+
+  ColumnBound run(const std::vector<Ring>& start, const model::Amounts& pooled_prices) {
+    for (std::size_t i = 0; i < candidates_->size(); ++i) {
+      if ((*candidates_)[i].keepable) {
+        add(i, kept((*candidates_)[i]));
+      }
+      if (!start[i].parts.empty() && !start[i].kept) {
+        add(i, start[i]);
+      }
+    }
+    ColumnBound result;
+    result.prices = uniform_prices(*topology_, pooled_prices);
+    bool grew = true;
+    result.bound = price(result.prices, /*first=*/true, grew);
+    while (grew) {
+      const std::int64_t left = limits_.max_pivots - work_->pivots;
+      if (left <= 0 || work_->columns >= limits_.max_columns) {
+        result.limited = true;
+        break;
+      }
+      const lp::SolveStatus status = solver_.solve(left);
+      work_->pivots += solver_.solution().pivots;
+      const Prices prices = prices_now();
+      const double bound = price(prices, /*first=*/false, grew);
+      if (bound < result.bound) {
+        result.bound = bound;
+        result.prices = prices;
+      }
+      if (status != lp::SolveStatus::kOptimal) {
+        result.limited = true;
+        break;
+      }
+      result.master = solver_.solution().objective;
+      if (result.bound <= result.master * (1 + limits_.gap) || result.bound <= limits_.enough) {
+        break;
+      }
+    }
+    result.chosen.resize(candidates_->size());
+    const auto& primal = solver_.solution().primal;
+    for (std::size_t i = 0; i < candidates_->size(); ++i) {
+      for (const auto& [column, ring] : columns_of_[i]) {
+        if (primal.contains(column) && primal[column] > 1e-6) {
+          result.chosen[i].push_back({ring, primal[column]});
+        }
+      }
+    }
+    return result;
+  }
+
+ private:
+  [[nodiscard]] lp::RowId cut_row(int node) const { return lp::RowId::from_index(first_cut_ + 2 * static_cast<std::size_t>(node)); }
+  [[nodiscard]] lp::RowId half_row(int node) const { return lp::RowId::from_index(first_cut_ + 2 * static_cast<std::size_t>(node) + 1); }
+
+  const Topology* topology_;
+  const std::vector<Candidate>* candidates_;
+  ColumnLimits limits_;
+  Work* work_;
+  Space empty_;
+  Pricer pricer_;
+  std::vector<int> racks_;
+  std::size_t num_resources_ = 0;
+  std::size_t first_amount_ = 0;
+  std::size_t first_cut_ = 0;
+  lp::Solver solver_;
+  std::vector<std::vector<std::pair<lp::ColumnId, Ring>>> columns_of_;  // [job]
+};
+
+}  // namespace
+
+ColumnBound column_bound(const Topology& topology, const std::vector<Candidate>& candidates, const std::vector<Ring>& start,
+                         const model::Amounts& pooled_prices, const ColumnLimits& limits, Work& work) {
+  return Master(topology, candidates, limits, work).run(start, pooled_prices);
+}
+
+}  // namespace maypole::sched::gadget
