@@ -144,16 +144,15 @@ std::optional<Ring> Builder::find(int job, const Prices& prices, const Goal& goa
 // Looks at all sizes in these racks; whether that improved `best`.
 bool Builder::search(int job, const Prices& prices, const Goal& goal, std::span<const int> racks, bool cross, Best& best) {
   const Candidate& here = candidate(job);
-  pricer_.run({.candidate = &here, .space = &space_, .prices = &prices, .scale = goal.scale, .racks = racks});
+  pricer_.run({.candidate = &here, .space = &space_, .prices = &prices, .scale = goal.scale, .racks = racks, .cross = cross});
   work_->columns += static_cast<std::int64_t>(pricer_.choices().size());
   struct Scored {
     double score = 0;
     const Pricer::Choice* choice = nullptr;
   };
   std::vector<Scored> scored;
-  const int first_upper = topology_->first_rack() + topology_->num_racks();
   for (const Pricer::Choice& choice : pricer_.choices()) {
-    if (choice.workers <= goal.from_workers || (!cross && choice.node >= first_upper)) {
+    if (choice.workers <= goal.from_workers) {
       continue;
     }
     double score = choice.value - choice.cost - goal.from_value;

@@ -12,7 +12,7 @@ namespace maypole::sched::gadget {
 
 namespace {
 
-constexpr double kReduced = 1e-7;  // relative to the job's best value: a column that improves less is not worth its place
+constexpr double kReduced = 1e-6;  // in the master's units: a column that improves less is not worth its place
 
 class Master {
  public:
@@ -26,6 +26,9 @@ class Master {
         racks_(static_cast<std::size_t>(topology.num_racks())),
         columns_of_(candidates.size()) {
     std::iota(racks_.begin(), racks_.end(), 0);
+    for (const Candidate& candidate : candidates) {
+      scale_ = std::max(scale_, candidate.best);
+    }
     num_resources_ = topology.cluster().num_resources();
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       solver_.add_row({.upper = 1});
@@ -45,7 +48,7 @@ class Master {
 
   void add(std::size_t job, const Ring& ring) {
     const Candidate& candidate = (*candidates_)[job];
-    lp::Column column{.objective = ring.value};
+    lp::Column column{.objective = ring.value / scale_};
     column.terms.push_back({lp::RowId::from_index(job), 1});
     for (const Part& part : ring.parts) {
       for (std::size_t r = 0; r < num_resources_; ++r) {
@@ -70,7 +73,7 @@ class Master {
   [[nodiscard]] Prices prices_now() const {
     Prices prices = Prices::zero(*topology_);
     prices.half.assign(prices.cut.size(), 0);
-    const auto dual = [&](std::size_t row) { return std::max(0.0, solver_.solution().duals[lp::RowId::from_index(row)]); };
+    const auto dual = [&](std::size_t row) { return scale_ * std::max(0.0, solver_.solution().duals[lp::RowId::from_index(row)]); };
     for (std::size_t k = 0; k < prices.amount.size(); ++k) {
       prices.amount[k] = dual(first_amount_ + k);
     }
@@ -100,27 +103,32 @@ class Master {
       if (candidate.limit == 0) {
         continue;
       }
-      const double dual = first ? 0 : std::max(0.0, solver_.solution().duals[lp::RowId::from_index(i)]);
+      const double dual = first ? 0 : scale_ * solver_.solution().duals[lp::RowId::from_index(i)];
       double best = 0;
       const Pricer::Choice* chosen = nullptr;
-      pricer_.run({.candidate = &candidate, .space = &empty_, .prices = &prices, .racks = racks_, .preferences = false});
+      pricer_.run({.candidate = &candidate,
+                   .space = &empty_,
+                   .prices = &prices,
+                   .racks = racks_,
+                   .cross = candidate.max_racks != 1,
+                   .preferences = false});
       work_->columns += static_cast<std::int64_t>(pricer_.choices().size());
       for (const Pricer::Choice& choice : pricer_.choices()) {
-        if (candidate.max_racks == 1 && choice.node >= topology_->first_rack() + topology_->num_racks()) {
-          continue;
-        }
         if (choice.value - choice.cost > best) {
           best = choice.value - choice.cost;
           chosen = &choice;
         }
       }
-      if (best > dual + kReduced * candidate.best) {
+      if (best > std::max(0.0, dual) + kReduced * scale_) {
         Ring ring;
         ring.parts = pricer_.parts(*chosen);
         ring.workers = chosen->workers;
         ring.value = chosen->value;
-        add(i, ring);
-        grew = true;
+        const bool known = std::ranges::any_of(columns_of_[i], [&](const auto& column) { return column.second.parts == ring.parts; });
+        if (!known) {  // the solver's duals are exact to its tolerance only
+          add(i, ring);
+          grew = true;
+        }
       }
       if (candidate.keepable) {  // its column is there from the start
         best = std::max(best, candidate.keep_value - pricer_.cost(kept(candidate), candidate, prices));
@@ -168,7 +176,7 @@ class Master {
         result.limited = true;
         break;
       }
-      result.master = solver_.solution().objective;
+      result.master = scale_ * solver_.solution().objective;
       if (result.bound <= result.master * (1 + limits_.gap) || result.bound <= limits_.enough) {
         break;
       }
@@ -196,6 +204,7 @@ class Master {
   Space empty_;
   Pricer pricer_;
   std::vector<int> racks_;
+  double scale_ = std::numeric_limits<double>::min();  // largest value of a column: the solver's tolerances are absolute
   std::size_t num_resources_ = 0;
   std::size_t first_amount_ = 0;
   std::size_t first_cut_ = 0;

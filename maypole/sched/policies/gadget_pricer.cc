@@ -121,7 +121,7 @@ void Pricer::run(const Query& query) {
     }
     combine(topology_->first_rack() + rack, query, below);
   }
-  if (query.racks.size() > 1) {
+  if (query.cross && query.racks.size() > 1) {
     for (const int node : topology_->upper()) {
       std::vector<int> below;
       for (const int child : topology_->node(node).children) {

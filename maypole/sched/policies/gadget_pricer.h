@@ -45,6 +45,7 @@ class Pricer {
     const Prices* prices = nullptr;
     double scale = 1;            // of the prices
     std::span<const int> racks;  // only servers in these
+    bool cross = true;           // rings may leave a rack
     bool preferences = true;
   };
   void run(const Query& query);
