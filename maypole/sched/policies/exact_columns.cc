@@ -93,11 +93,7 @@ class Lister {
     }
     std::vector<ExactColumn> columns;
     for (Walk& walk : walks) {
-      if (cluster_.tree()) {  // both directions were counted into one edge
-        for (std::int16_t& load : walk.loads) {
-          load = static_cast<std::int16_t>(load / 2);
-        }
-      }
+      halve_in_a_tree(walk.loads);
       if (!links_hold(job, walk.loads)) {
         continue;
       }
@@ -118,6 +114,15 @@ class Lister {
   }
 
  private:
+  // In a tree both directions of an edge were counted into one.
+  void halve_in_a_tree(Loads& loads) const {
+    if (cluster_.tree()) {
+      for (std::int16_t& load : loads) {
+        load = static_cast<std::int16_t>(load / 2);
+      }
+    }
+  }
+
   [[nodiscard]] bool links_hold(const ExactJob& job, const Loads& loads) const {
     for (std::size_t e = 0; e < loads.size(); ++e) {
       if (job.bandwidth * loads[e] > problem_.edges[e].capacity) {
@@ -241,7 +246,8 @@ class Lister {
   }
 
   // Every job's columns on that ring of servers.
-  void add_columns(const Walk& ring, ExactColumnList& list) {
+  void add_columns(Walk ring, ExactColumnList& list) {
+    halve_in_a_tree(ring.loads);
     std::set<model::RackId> racks;
     for (const int s : ring.servers) {
       racks.insert(cluster_.server(ServerId(s)).rack);
