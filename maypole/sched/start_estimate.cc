@@ -14,8 +14,8 @@ namespace maypole::sched {
 
 namespace {
 
-// Placements tried at most: a long queue behind many ends is not worth more.
-constexpr int kMaxSearches = 100000;
+// Servers looked at, at most, each search counted as all of them: about a second. A long queue behind many ends is not worth more.
+constexpr std::size_t kMaxVisits = 20'000'000;
 
 /// Slots that the job still runs on a ring, at least one; none where it has no end.
 std::optional<std::int64_t> slots_to_end(const RemainingTime& remaining, const ActiveJob& job, int workers) {
@@ -60,20 +60,20 @@ std::vector<std::optional<std::int64_t>> estimated_starts(const SlotProblem& pro
   }
   std::vector<std::optional<std::int64_t>> starts(waiting.size());
   std::size_t left = waiting.size();
-  int searches = 0;
-  for (std::int64_t slot = problem.slot + 1; left > 0 && searches < kMaxSearches;) {
+  std::size_t visits = 0;
+  for (std::int64_t slot = problem.slot + 1; left > 0 && visits < kMaxVisits;) {
     while (!ends.empty() && ends.begin()->first <= slot) {
       const Running& ended = ends.begin()->second;
       placer.give_back(*problem.jobs[ended.position].job, ended.ring);
       ends.erase(ends.begin());
     }
-    for (std::size_t k = 0; k < waiting.size() && searches < kMaxSearches; ++k) {
+    for (std::size_t k = 0; k < waiting.size() && visits < kMaxVisits; ++k) {
       if (starts[k] || waiting[k].workers == 0) {
         continue;
       }
       ActiveJob job = problem.jobs[waiting[k].position];
       job.waiting_s += static_cast<double>(slot - problem.slot) * problem.slot_s;
-      ++searches;
+      visits += problem.cluster->num_servers();
       if (const std::optional<model::Embedding> ring = placer.place(job, waiting[k].workers)) {
         starts[k] = slot;
         --left;
