@@ -429,7 +429,8 @@ int Launch::conclude() {
     code = 128 + interrupted_by_;
     output_.say(fmt::format("maypole: interrupted by {}\n", net::signal_name(interrupted_by_)));
   } else {
-    code = results_.write(options_.report, options_.timeline, hosts_by_rank(agents_), output_);
+    code = options_.profile.empty() ? results_.write(options_.report, options_.timeline, hosts_by_rank(agents_), output_)
+                                    : results_.write_profile(options_.profile, output_);
   }
   summary.exit_code = code;
   if (options_.json) {

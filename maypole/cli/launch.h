@@ -15,6 +15,7 @@ struct RunOptions {
   std::map<std::string, std::string> settings;  // MAYPOLE_SCHEDULE and the like, and --env: in every worker's environment
   std::string report;                           // file names; "" = not asked for
   std::string timeline;
+  std::string profile;
   bool json = false;
 };
 

@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("maypole {} ({})", kVersion, kCommit));
   app.require_subcommand(1);
   std::map<std::string, std::function<int()>> commands;
-  commands["run"] = add_run(app, std::move(command));
+  commands["run"] = add_run(app, command);
+  commands["profile"] = add_profile(app, std::move(command));
   commands["simulate"] = add_simulate(app);
   commands["compare"] = add_compare(app);
   commands["paper"] = add_paper(app);

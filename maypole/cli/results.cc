@@ -3,6 +3,8 @@
 
 #include "maypole/base/status.h"
 #include "maypole/cli/commit.h"
+#include "maypole/cli/job_profile.h"
+#include "maypole/formats/profile_json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -52,6 +54,20 @@ int Results::write(const std::string& report_file, const std::string& timeline_f
   save("--timeline", timeline_file,
        timelines_.empty() || timeline_file.empty() ? absl::StatusOr<std::string>(nothing) : merge_timelines(timelines_));
   return good ? 0 : 1;
+}
+
+int Results::write_profile(const std::string& file, JobOutput& output) const {
+  auto profile = merge_profiles(reports_);
+  if (profile.ok()) {
+    profile->source += fmt::format("; {}", describe_machine());
+    output.say(profile_table(*profile));
+  }
+  const absl::Status status = profile.ok() ? write_file(file, formats::profile_json(*profile)) : profile.status();
+  if (!status.ok()) {
+    output.say(fmt::format("maypole: profile {} is not written: {}\n", file, base::message(status)));
+    return 1;
+  }
+  return 0;
 }
 
 std::string Results::summary_json(const Summary& summary) const {

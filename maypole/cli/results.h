@@ -32,6 +32,9 @@ class Results {
   [[nodiscard]] int write(const std::string& report_file, const std::string& timeline_file, const std::map<int, std::string>& hosts,
                           JobOutput& output);
 
+  /// The same for `maypole profile`: one profile of all workers.
+  [[nodiscard]] int write_profile(const std::string& file, JobOutput& output) const;
+
   [[nodiscard]] std::string summary_json(const Summary& summary) const;
 
  private:

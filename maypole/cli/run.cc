@@ -37,6 +37,7 @@ struct Written {
   std::string timeout;
   std::string start_timeout;
   std::vector<std::string> environment;
+  int iterations = 30;  // profile
   RunOptions run;
 };
 
@@ -64,6 +65,9 @@ absl::Status add_variables(Written& written) {
     if (!value.empty()) {
       written.run.settings[name] = value;
     }
+  }
+  if (!written.run.profile.empty()) {
+    written.run.settings["MAYPOLE_PROFILE"] = std::to_string(written.iterations);
   }
   return absl::OkStatus();
 }
@@ -93,6 +97,9 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
   if (!run.timeline.empty()) {
     MAYPOLE_RETURN_IF_ERROR(for_flag("--timeline", check_writable(run.timeline)));
   }
+  if (!run.profile.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(for_flag("-o", check_writable(run.profile)));
+  }
   if (!written.launcher.empty()) {
     MAYPOLE_RETURN_IF_ERROR(for_flag("--launcher", check_launcher(written.launcher)));
   }
@@ -115,62 +122,90 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
   return agents;
 }
 
-}  // namespace
+constexpr const char* kExample = "The command and its arguments follow, best after `--`:\n  maypole {} -- python3 train.py";
 
-std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
-  CLI::App* run = app.add_subcommand("run", "Run one job: start its workers here or on hosts, and end with its exit code");
-  run->prefix_command();  // from the first word that is not an option on, everything belongs to the command
-  // An empty value is a shell variable that was not set: the default in its place would start another job than was meant.
-  const CLI::Validator filled(
+// An empty value is a shell variable that was not set: the default in its place would start another job than was meant.
+const CLI::Validator& filled() {
+  static const CLI::Validator kFilled(
       [](const std::string& value) { return value.empty() ? std::string("the value is empty: leave the option out for its default") : ""; },
       "");
-  auto written = std::make_shared<Written>();  // shared with the function that outlives this one
-  written->run.command = std::move(command);
-  run->footer("The command and its arguments follow, best after `--`:\n  maypole run -n 2 -- python3 train.py");
-  run->add_option("-n", written->num_workers, "Number of workers; default: all slots of --hosts, or 1")->check(CLI::Range(1, kMaxWorkers));
-  run->add_option("--hosts", written->hosts, "name[=address]:slots,...; filled in order; default: this machine")->check(filled);
-  run->add_option("--launcher", written->launcher,
-                  "How to start a program on a host; {host} is its name, {command} the program; default: directly here, `ssh {host} "
-                  "{command}` elsewhere")
-      ->check(filled);
-  run->add_option("--schedule", written->schedule, "sync, wfbp, dear or weave; overrides what the script says")
-      ->check(CLI::IsMember({"sync", "wfbp", "dear", "weave"}));
-  run->add_option("--backend", written->backend, "native or c10d; overrides what the script says")
-      ->check(CLI::IsMember({"native", "c10d"}));
-  run->add_option("--bandwidth", written->bandwidth, "Pace every ring edge to this rate, as 200Mbps")->check(filled);
-  run->add_option("--interface", written->interface, "Network interface of the ring; default: the one that routes to the peers")
-      ->check(filled);
-  run->add_option("--transport", written->transport, "auto, shm or tcp; default: auto, shared memory within a host entry")
+  return kFilled;
+}
+
+/// What every command that runs a job takes: where, and over which network.
+void add_place_options(CLI::App& app, Written& written) {
+  app.add_option("-n", written.num_workers, "Number of workers; default: all slots of --hosts, or 1")->check(CLI::Range(1, kMaxWorkers));
+  app.add_option("--hosts", written.hosts, "name[=address]:slots,...; filled in order; default: this machine")->check(filled());
+  app.add_option("--launcher", written.launcher,
+                 "How to start a program on a host; {host} is its name, {command} the program; default: directly here, `ssh {host} "
+                 "{command}` elsewhere")
+      ->check(filled());
+  app.add_option("--bandwidth", written.bandwidth, "Pace every ring edge to this rate, as 200Mbps")->check(filled());
+  app.add_option("--interface", written.interface, "Network interface of the ring; default: the one that routes to the peers")
+      ->check(filled());
+  app.add_option("--transport", written.transport, "auto, shm or tcp; default: auto, shared memory within a host entry")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}));
-  run->add_option("--report", written->run.report, "Write what communication cost, as JSON")->check(filled);
-  run->add_option("--timeline", written->run.timeline, "Write a trace of every worker for Perfetto")->check(filled);
-  run->add_option("--timeout", written->timeout, "How late a live peer may be before the others give up, as 30min (the default)")
-      ->check(filled);
-  run->add_option("--start-timeout", written->start_timeout, "How long workers wait for each other at the start, as 5min (the default)")
-      ->check(filled);
-  run->add_option("--env", written->environment, "NAME=VALUE for every worker, or NAME to pass on this machine's; may be repeated")
+  app.add_option("--timeout", written.timeout, "How late a live peer may be before the others give up, as 30min (the default)")
+      ->check(filled());
+  app.add_option("--start-timeout", written.start_timeout, "How long workers wait for each other at the start, as 5min (the default)")
+      ->check(filled());
+  app.add_option("--env", written.environment, "NAME=VALUE for every worker, or NAME to pass on this machine's; may be repeated")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
-  return [run, written] {
+}
+
+/// The subcommand `name`, whose last words are the job's command.
+std::function<int()> add_job_command(CLI::App& sub, std::vector<std::string> command, std::shared_ptr<Written> written) {
+  sub.prefix_command();  // from the first word that is not an option on, everything belongs to the command
+  sub.footer(fmt::format(fmt::runtime(kExample), sub.get_name() == "run" ? "run -n 2" : "profile -o profile.json"));
+  written->run.command = std::move(command);
+  return [&sub, written = std::move(written)] {
     // A command may begin without `--`; a later `--` is then its own.
-    const std::vector<std::string> rest = run->remaining();
-    std::vector<std::string>& command = written->run.command;
+    const std::vector<std::string> rest = sub.remaining();
+    std::vector<std::string>& words = written->run.command;
     if (!rest.empty() && rest.front().starts_with("-")) {
-      fmt::print(stderr, "maypole run: {} is not an option: see `maypole run --help`\n", rest.front());
+      fmt::print(stderr, "maypole {}: {} is not an option: see `maypole {} --help`\n", sub.get_name(), rest.front(), sub.get_name());
       return kWrongUse;
     }
-    if (rest.empty() && !command.empty()) {
-      command.erase(command.begin());
+    if (rest.empty() && !words.empty()) {
+      words.erase(words.begin());
     }
-    command.insert(command.begin(), rest.begin(), rest.end());
+    words.insert(words.begin(), rest.begin(), rest.end());
     absl::StatusOr<std::vector<AgentLink>> agents = check(*written);
     if (!agents.ok()) {
-      fmt::print(stderr, "maypole run: {}\n", base::message(agents.status()));
+      fmt::print(stderr, "maypole {}: {}\n", sub.get_name(), base::message(agents.status()));
       return kWrongUse;
     }
     return launch(written->run, std::move(agents).value());
   };
+}
+
+}  // namespace
+
+std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
+  CLI::App* run = app.add_subcommand("run", "Run one job: start its workers here or on hosts, and end with its exit code");
+  auto written = std::make_shared<Written>();  // shared with the function that outlives this one
+  add_place_options(*run, *written);
+  run->add_option("--schedule", written->schedule, "sync, wfbp, dear or weave; overrides what the script says")
+      ->check(CLI::IsMember({"sync", "wfbp", "dear", "weave"}));
+  run->add_option("--backend", written->backend, "native or c10d; overrides what the script says")
+      ->check(CLI::IsMember({"native", "c10d"}));
+  run->add_option("--report", written->run.report, "Write what communication cost, as JSON")->check(filled());
+  run->add_option("--timeline", written->run.timeline, "Write a trace of every worker for Perfetto")->check(filled());
+  run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
+  return add_job_command(*run, std::move(command), std::move(written));
+}
+
+std::function<int()> add_profile(CLI::App& app, std::vector<std::string> command) {
+  CLI::App* profile = app.add_subcommand("profile", "Run some iterations of a job and write what each layer computes, for `maypole plan`");
+  auto written = std::make_shared<Written>();
+  written->schedule = "sync";  // nothing communicates while anything computes
+  add_place_options(*profile, *written);
+  profile->add_option("-o,--output", written->run.profile, "The profile's file")->required()->check(filled());
+  profile->add_option("--iterations", written->iterations, "Iterations to measure, after five that warm up; the script ends after them")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  return add_job_command(*profile, std::move(command), std::move(written));
 }
 
 }  // namespace maypole::cli

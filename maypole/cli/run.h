@@ -15,4 +15,7 @@ namespace maypole::cli {
 /// and gives the exit code.
 [[nodiscard]] std::function<int()> add_run(CLI::App& app, std::vector<std::string> command);
 
+/// The same for `profile`: the job runs some iterations under `sync`, and what it computed is written as a profile.
+[[nodiscard]] std::function<int()> add_profile(CLI::App& app, std::vector<std::string> command);
+
 }  // namespace maypole::cli

@@ -8,6 +8,7 @@
 #include "maypole/comm/work.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
@@ -75,6 +76,11 @@ void bind_comm(nb::module_& module) {
   nb::class_<Communicator>(module, "Communicator")
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("num_ranks", &Communicator::num_ranks)
+      .def_prop_ro("edge_cost",
+                   [](const Communicator& communicator) {
+                     const comm::EdgeCost cost = communicator.edge_cost();
+                     return std::pair(cost.alpha_s, cost.beta_s_per_byte);
+                   })
       .def("all_reduce", [](Communicator& communicator, std::uintptr_t data, std::size_t count, int dtype,
                             bool average) { return communicator.all_reduce(to_pointer(data), count, to_dtype(dtype), to_op(average)); })
       .def("all_gather", [](Communicator& communicator, std::uintptr_t data, std::size_t count,

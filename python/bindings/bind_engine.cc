@@ -97,6 +97,7 @@ nb::dict report(Engine& engine, ModelId model) {
   result["reduce_scatter_s"] = report.reduce_scatter_s;
   result["all_gather_s"] = report.all_gather_s;
   result["exposed_s"] = report.exposed_s;
+  result["update_s"] = report.update_s;
   result["communication_s"] = report.communication_s;
   result["bound_s"] = report.bound_s;
   result["schedule"] = report.schedule;

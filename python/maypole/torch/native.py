@@ -35,6 +35,11 @@ class NativeEngine:
     def __getattr__(self, name):
         return getattr(self._core, name)
 
+    @property
+    def edge_cost(self):
+        """(alpha_s, beta_s_per_byte) of the slowest edge, as measured when the ring formed."""
+        return self._core.communicator.edge_cost
+
     def check_options(self, options):
         if options["sharded"] and options["compress_bfloat16"]:
             raise UsageError(

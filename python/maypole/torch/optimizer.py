@@ -9,7 +9,7 @@ import torch
 
 from maypole import _core
 from maypole.errors import UsageError
-from maypole.torch import guard, inspection, joining, runtime
+from maypole.torch import guard, inspection, joining, profiling, runtime
 from maypole.torch.buffers import BufferBroadcast
 from maypole.torch.collectives import all_reduce
 from maypole.torch.forward import ForwardHooks
@@ -53,8 +53,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._rounds = None
         self._buffers = None
         self._clock = runtime.IterationClock(schedule, "sharded" if sharded else "replicated")
+        self._profiler = profiling.start(optimizer, model, here)
         if here.size == 1:
-            here.reports.append(self._clock.report)
+            here.reports.append(profiling.with_profile(self._clock.report, self._profiler))
             return
 
         options = {
@@ -83,7 +84,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if broadcast_buffers and any(True for _ in model.buffers()):
             self._buffers = BufferBroadcast(model, here.transport, here.rank)
         handles.append(ForwardHooks(model, rounds, self._buffers))
-        here.reports.append(rounds.report)
+        here.reports.append(profiling.with_profile(rounds.report, self._profiler))
         # Nothing that outlives this object may hold it: hooks hold rounds and state.
         weakref.finalize(self, _retire, rounds, handles).atexit = False
 
@@ -141,6 +142,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None):
         """Updates the parameters from the averaged gradients. Parameters that are still on their way make their first user wait."""
+        if self._profiler is None:
+            return self._step(closure)
+        with self._profiler.step():
+            return self._step(closure)
+
+    def _step(self, closure):
         if self._rounds is None:
             self._clock.tick()
             return self._inner.step(closure) if closure is not None else self._inner.step()
