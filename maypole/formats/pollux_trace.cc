@@ -15,7 +15,7 @@ constexpr double kMostWorkers = 4096;
 // The applications of a workload, each read once.
 class Applications {
  public:
-  Applications(std::string folder, Problems& problems) : folder_(std::move(folder)), problems_(problems) {}
+  explicit Applications(std::string folder) : folder_(std::move(folder)) {}
 
   const PolluxMeasurements* get(const CsvRow& row) {
     const std::string name = row.name("application");
@@ -38,7 +38,6 @@ class Applications {
 
  private:
   std::string folder_;
-  Problems& problems_;
   std::map<std::string, PolluxMeasurements> read_;
 };
 
@@ -47,7 +46,7 @@ class Applications {
 Trace read_pollux_trace(const CsvTable& table, const WorkloadOptions& options, const model::Cluster& cluster, Problems& problems) {
   Trace trace;
   trace.name = "Pollux";
-  Applications applications(options.measured, problems);
+  Applications applications(options.measured);
   // Tables are the same for all jobs of one application and batch.
   std::map<std::pair<const PolluxMeasurements*, double>, std::vector<model::RatePoint>> tables;
   for (std::size_t i = 0; i < table.rows.size() && problems.ok(); ++i) {

@@ -98,9 +98,9 @@ absl::StatusOr<Trace> read_trace(std::string_view text, std::string_view file, c
 
 // Puts the jobs in order of arrival; counts time from the first where that is the trace's way.
 void order(Trace& trace) {
-  const auto arrival = [](const TracedJob& traced) { return traced.job.arrival_s; };
-  if (!std::ranges::is_sorted(trace.jobs, {}, arrival)) {
-    std::ranges::stable_sort(trace.jobs, {}, arrival);
+  const auto place = [](const TracedJob& traced) { return std::pair(traced.job.arrival_s, traced.line); };
+  if (!std::ranges::is_sorted(trace.jobs, {}, place)) {
+    std::ranges::sort(trace.jobs, {}, place);
     trace.filling.emplace_back("the file is not in order of arrival: sorted");
   }
   const double first = trace.jobs.front().job.arrival_s;
