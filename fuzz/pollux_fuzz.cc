@@ -10,7 +10,7 @@
 namespace {
 
 const std::string& folder() {
-  static const std::string kFolder = [] {
+  static const std::string path = [] {
     const std::string made = std::filesystem::temp_directory_path().string() + "/maypole-fuzz-" + std::to_string(getpid());
     std::filesystem::create_directories(made);
     const std::string header = "num_nodes,num_replicas,local_bsz,step_time,sync_time\n";
@@ -18,7 +18,7 @@ const std::string& folder() {
     MAYPOLE_CHECK(maypole::formats::write_text_file(made + "/validation-64.csv", "iteration\n10\n").ok());
     return made;
   }();
-  return kFolder;
+  return path;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ int give(const std::string& text) { return LLVMFuzzerTestOneInput(reinterpret_ca
 
 // Some bytes lost, doubled, or replaced by ones that matter to parsers.
 std::string damaged(std::string text, maypole::base::Rng& rng) {
-  static const std::string kTelling = "\"',:{}[]\n\r\t-+.e0919 #&*|>\\\x1f\x8b\xef\xbb\xbf\x80\xff";
+  static const std::string telling = "\"',:{}[]\n\r\t-+.e0919 #&*|>\\\x1f\x8b\xef\xbb\xbf\x80\xff";
   for (std::int64_t change = rng.uniform_int(1, 4); change > 0 && !text.empty(); --change) {
     const auto at = static_cast<std::size_t>(rng.uniform_int(0, static_cast<std::int64_t>(text.size()) - 1));
     const auto length = static_cast<std::size_t>(rng.uniform_int(1, 8));
@@ -32,7 +32,7 @@ std::string damaged(std::string text, maypole::base::Rng& rng) {
         text.insert(at, text.substr(at, length));
         break;
       case 2:
-        text[at] = kTelling[static_cast<std::size_t>(rng.uniform_int(0, static_cast<std::int64_t>(kTelling.size()) - 1))];
+        text[at] = telling[static_cast<std::size_t>(rng.uniform_int(0, static_cast<std::int64_t>(telling.size()) - 1))];
         break;
       default:
         text.resize(at);

@@ -7,11 +7,11 @@
 namespace {
 
 const maypole::model::Cluster& cluster() {
-  static const maypole::model::Cluster kCluster =
+  static const maypole::model::Cluster made =
       maypole::formats::parse_cluster("version: 1\ngenerate: {kind: racks, racks: 1, servers_per_rack: 8, capacity: {gpu: 8, cpu: 64}}\n",
                                       "c")
           .value();
-  return kCluster;
+  return made;
 }
 
 }  // namespace

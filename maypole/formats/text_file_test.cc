@@ -10,11 +10,11 @@ using ::testing::HasSubstr;
 
 // `gzip -c` of "hello, world\n".
 const std::string& packed() {
-  static const std::string kBytes(
+  static const std::string bytes(
       "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9\xc9\xd7\x51\x28\xcf\x2f\xca\x49\xe1\x02\x00\x53\x74\x24\xf4\x0d\x00\x00"
       "\x00",
       33);
-  return kBytes;
+  return bytes;
 }
 
 TEST(TextFileTest, WhatIsWrittenIsRead) {

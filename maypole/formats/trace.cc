@@ -18,7 +18,7 @@ struct Mark {
 };
 
 const std::vector<Mark>& marks() {
-  static const std::vector<Mark> kMarks = {
+  static const std::vector<Mark> known = {
       {WorkloadFormat::kOurs,
        {"job_id", "arrival_s", "min_workers", "workers", "max_workers", "gpus_per_worker", "work", "edge_bandwidth", "utility", "weight"}},
       {WorkloadFormat::kItp, {"job_id", "submission_time", "duration", "num_gpu"}},
@@ -26,7 +26,7 @@ const std::vector<Mark>& marks() {
       {WorkloadFormat::kPhilly, {"timestamp", "duration", "num_gpus"}},
       {WorkloadFormat::kPollux, {"name", "time", "application", "num_replicas", "batch_size"}},
   };
-  return kMarks;
+  return known;
 }
 
 }  // namespace
