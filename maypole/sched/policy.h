@@ -37,7 +37,7 @@ class Policy {
 struct PolicyOptions {
   /// Limits of work per slot; what a larger value costs is time, what it brings is a smaller gap.
   std::int64_t max_pivots = 20000;
-  std::int64_t max_columns = 200000;
+  std::int64_t max_columns = 2000000;
   std::int64_t max_roundings = 64;
   /// gadget: utility that a waiting job gains per second of waiting, as a share of its own best gain, compounded; 0 switches ageing
   /// off.

@@ -3,6 +3,7 @@
 
 #include "maypole/sched/free_capacity.h"
 #include "maypole/sched/policies/gadget_builder.h"
+#include "maypole/sched/policies/gadget_classes.h"
 #include "maypole/sched/policies/gadget_columns.h"
 #include "maypole/sched/policies/gadget_greedy.h"
 #include "maypole/sched/policies/gadget_pooled.h"
@@ -18,6 +19,8 @@ using gadget::Candidate;
 using gadget::Ring;
 
 constexpr double kEnough = 1e-4;  // a gap at which nothing more is tried
+constexpr std::int64_t kSubgradientSteps = 100;
+constexpr double kEnoughAtSize = 5e-3;  // the same in a large cluster, where a step improves little
 
 // The rings as a decision. What does not fit by the count of another class is left out: it never happens, and if it did, the cluster
 // would be worth more than the job.
@@ -63,6 +66,51 @@ class Gadget : public Policy {
   }
 
  private:
+  // Few servers: every ring is priced over all of them, and the bound is that of whole rings.
+  void refine_small(const gadget::Topology& topology, const std::vector<Candidate>& candidates, const gadget::PooledBound& pooled,
+                    const gadget::Prices& prices, gadget::Builder& builder, double& bound, Decision& decision, base::Rng& rng) const {
+    gadget::SearchLimits search{
+        .steps = 20 * options_.max_roundings, .patience = 100, .max_columns = options_.max_columns, .enough = bound * (1 - kEnough)};
+    decision.limited = gadget::improve(builder, candidates, prices, search, rng);
+    if (builder.objective() >= search.enough) {
+      return;
+    }
+    const gadget::ColumnBound columns =
+        gadget::column_bound(topology, candidates, builder.rings(), pooled.prices,
+                             {.max_pivots = options_.max_pivots, .max_columns = options_.max_columns}, decision.work);
+    bound = std::min(bound, columns.bound);
+    search.enough = bound * (1 - kEnough);
+    decision.limited = gadget::improve(builder, candidates, columns.prices, search, rng) || columns.limited || decision.limited;
+  }
+
+  // Many servers: prices by class of server, the greedy again under them, and then improvement place by place.
+  void refine_large(const gadget::Topology& topology, const std::vector<Candidate>& candidates, const gadget::PooledBound& pooled,
+                    gadget::Builder& builder, double& bound, Decision& decision, base::Rng& rng) const {
+    const gadget::ClassBound classes = gadget::class_bound(
+        topology, candidates, builder.objective(), pooled.prices,
+        {.steps = kSubgradientSteps, .max_columns = options_.max_columns, .enough = builder.objective() / (1 - kEnoughAtSize)},
+        decision.work);
+    bound = std::min(bound, classes.bound);
+    decision.limited = classes.limited;
+    const double enough = bound * (1 - kEnoughAtSize);
+    if (builder.objective() >= enough) {
+      return;
+    }
+    std::vector<Ring> first = builder.rings();
+    const double value = builder.objective();
+    builder.reset({});
+    gadget::build_greedily(builder, candidates, pooled.prices, classes.prices);
+    ++decision.work.roundings;
+    if (builder.objective() < value) {
+      builder.reset(std::move(first));
+    }
+    const gadget::SearchLimits search{.steps = 20 * options_.max_roundings,
+                                      .patience = 20 * options_.max_roundings,
+                                      .max_columns = options_.max_columns,
+                                      .enough = enough};
+    decision.limited = gadget::improve(builder, candidates, classes.prices, search, rng) || decision.limited;
+  }
+
   // `problem` as the policy may see it, `real` as it is.
   Decision solve(const SlotProblem& problem, const SlotProblem& real, base::Rng& rng) const {
     Decision decision;
@@ -72,19 +120,14 @@ class Gadget : public Policy {
     const gadget::PooledBound pooled = gadget::pooled_bound(*problem.cluster, candidates, options_.max_pivots, decision.work);
     gadget::Builder builder(topology, candidates, pooled.prices, decision.work);
     const gadget::Prices prices = gadget::uniform_prices(topology, pooled.prices);
-    gadget::build_greedily(builder, candidates, pooled.prices);
+    gadget::build_greedily(builder, candidates, pooled.prices, prices);
     decision.work.roundings = 1;
     double bound = pooled.value;
-    gadget::SearchLimits search{
-        .steps = 20 * options_.max_roundings, .patience = 100, .max_columns = options_.max_columns, .enough = bound * (1 - kEnough)};
-    gadget::improve(builder, candidates, prices, search, rng);
-    if (builder.objective() < search.enough && topology.num_servers() <= 128) {
-      const gadget::ColumnBound columns =
-          gadget::column_bound(topology, candidates, builder.rings(), pooled.prices,
-                               {.max_pivots = options_.max_pivots, .max_columns = options_.max_columns}, decision.work);
-      bound = std::min(bound, columns.bound);
-      search.enough = bound * (1 - kEnough);
-      gadget::improve(builder, candidates, columns.prices, search, rng);
+    const double enough = bound * (1 - kEnough);
+    if (topology.num_servers() <= gadget::kServersEverywhere) {
+      refine_small(topology, candidates, pooled, prices, builder, bound, decision, rng);
+    } else if (builder.objective() < enough) {
+      refine_large(topology, candidates, pooled, builder, bound, decision, rng);
     }
     decision.bound_lp = pooled.value;
     decision.bound = bound;

@@ -12,9 +12,8 @@ namespace maypole::sched::gadget {
 
 namespace {
 
-constexpr int kServersEverywhere = 128;  // clusters up to this size are priced as a whole
-constexpr int kRoutesTried = 6;          // choices whose paths are searched before the job is given up, where cuts are not links
-constexpr double kMargin = 1e-9;         // relative: gains below it are noise
+constexpr int kRoutesTried = 6;   // choices whose paths are searched before the job is given up, where cuts are not links
+constexpr double kMargin = 1e-9;  // relative: gains below it are noise
 
 }  // namespace
 

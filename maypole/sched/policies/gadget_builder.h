@@ -16,6 +16,9 @@
 
 namespace maypole::sched::gadget {
 
+/// Clusters up to this size are priced as a whole.
+inline constexpr int kServersEverywhere = 128;
+
 class Builder {
  public:
   Builder(const Topology& topology, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices, Work& work);

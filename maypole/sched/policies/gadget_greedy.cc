@@ -40,8 +40,7 @@ Worth worth_of(const Candidate& candidate, double unit) {
 
 }  // namespace
 
-void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices) {
-  const Prices prices = uniform_prices(builder.topology(), pooled_prices);
+void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices, const Prices& prices) {
   std::vector<double> units(candidates.size(), 0);
   std::vector<Worth> worths(candidates.size());
   std::vector<int> rest;

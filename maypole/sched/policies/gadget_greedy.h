@@ -8,7 +8,7 @@
 namespace maypole::sched::gadget {
 
 /// Fills the empty builder: running rings worth their price stay; then, by worth per price, every other job takes the ring that is
-/// worth most after the price; then stopped rings that still fit come back; what is left goes by marginal utility.
-void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices);
+/// worth most after `prices`; then stopped rings that still fit come back; what is left goes by marginal utility.
+void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices, const Prices& prices);
 
 }  // namespace maypole::sched::gadget
