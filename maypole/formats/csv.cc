@@ -6,6 +6,7 @@
 #include "maypole/formats/number.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace maypole::formats {
@@ -198,8 +199,8 @@ std::optional<double> CsvRow::optional_positive(std::string_view column) const {
 
 int CsvRow::integer(std::string_view column, int least) const {
   const std::string& field = text(column);
-  const std::optional<std::int64_t> value = parse_integer(field);
-  if (!value || *value < least || *value > std::numeric_limits<int>::max()) {
+  const std::optional<double> value = parse_number(field);  // `4.0` too, as spreadsheets and data frames write whole numbers
+  if (!value || *value < least || *value > std::numeric_limits<int>::max() || *value != std::floor(*value)) {
     problem(column, fmt::format("'{}' is not a whole number of at least {}", field, least));
     return least;
   }

@@ -59,6 +59,12 @@ TEST(WorkloadTest, TakesWhatSpreadsheetsMakeOfAFile) {
   EXPECT_EQ(decoded->jobs[0].id, "a, \"the\" job");
 }
 
+TEST(WorkloadTest, WholeNumbersMayBeWrittenAsADataFrameDoes) {
+  const auto workload = itp("a,100.0,3600.0,4.0\n");
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  EXPECT_EQ(workload->jobs[0].workers, 4);
+}
+
 TEST(WorkloadTest, NamesTheFileLineAndColumnOfAWrongField) {
   EXPECT_THAT(ours("a,-1,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: arrival_s: '-1' is not a finite number of at least 0"));
   EXPECT_THAT(ours("a,nan,1,1,1,1,1,,,\n"), FailsWith("w.csv:2: arrival_s: 'nan' is not a finite number of at least 0"));
@@ -138,6 +144,7 @@ TEST(WorkloadTest, TimesInMillisecondsAreNoticed) {
   EXPECT_THAT(itp("a,0,0,1\n"), FailsWith("itp.csv:2: duration: '0' is not a finite number above 0"));
   EXPECT_THAT(itp("a,0,-5,1\n"), FailsWith("itp.csv:2: duration: '-5' is not a finite number above 0"));
   EXPECT_THAT(itp("a,0,,1\n"), FailsWith("itp.csv:2: duration: '' is not a finite number above 0"));
+  EXPECT_THAT(itp("a,0,5,3e9\n"), FailsWith("itp.csv:2: num_gpu: '3e9' is not a whole number of at least 1"));
   EXPECT_THAT(itp("a,0,5,0\n"), FailsWith("itp.csv:2: num_gpu: '0' is not a whole number of at least 1"));
 }
 
