@@ -104,6 +104,9 @@ absl::Status EngineImpl::open_round(ModelState& m) {
   } else if (m.stage == Stage::kClosed) {
     MAYPOLE_RETURN_IF_ERROR(gather_averages(m));
   }
+  if (m.stage == Stage::kIdle) {
+    m.take_next_plan();
+  }
   m.begin_round();
   reduce_order_.push_back(&m);
   m.gather_order = ++gather_order_;  // what is gathered during backward goes before what a later model gathers

@@ -122,6 +122,12 @@ class Engine {
   /// Waits until all parameters are current.
   [[nodiscard]] virtual absl::Status flush(ModelId model) = 0;
 
+  /// Cuts the arenas into other groups, from the next round that begins a step on. Collective: every rank calls it at the same place with
+  /// equal sizes, which is checked. Nothing moves, since who owns an element does not depend on groups, and nothing is in motion when it
+  /// takes effect. The report begins anew then. Errors: kInvalidArgument for another block size than the model was added with, zero sizes,
+  /// too many groups; kFailedPrecondition where ranks differ.
+  [[nodiscard]] virtual absl::Status regroup(ModelId model, const overlap::FusionOptions& fusion) = 0;
+
   // --- optimizer state ---
 
   /// Number of updates that parameter i has had.

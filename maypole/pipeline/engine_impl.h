@@ -51,6 +51,7 @@ class EngineImpl final : public Engine {
   void scale_gradients(ModelId model, double factor) override;
   absl::Status discard_gradients(ModelId model) override;
   absl::Status flush(ModelId model) override;
+  absl::Status regroup(ModelId model, const overlap::FusionOptions& fusion) override;
 
   std::int64_t update_count(ModelId model, std::size_t i) override;
   void set_update_count(ModelId model, std::size_t i, std::int64_t count) override;

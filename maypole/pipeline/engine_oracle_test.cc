@@ -17,6 +17,8 @@
 namespace maypole::pipeline {
 namespace {
 
+constexpr std::size_t kBlockBytes = 512;
+
 using base::DType;
 using overlap::UpdateMode;
 
@@ -60,6 +62,9 @@ std::vector<StepScript> eventful_steps(std::mt19937& random, std::size_t count, 
   std::vector<StepScript> steps(count);
   for (StepScript& step : steps) {
     step.lr = 0.02 + static_cast<double>(random() % 100) / 1000;
+    if (random() % 3 == 0) {
+      step.regroup = {.block_bytes = kBlockBytes, .group_bytes = 500 + random() % 4000, .first_group_bytes = 500 + random() % 2000};
+    }
     switch (random() % 9) {
       case 0:
         step.rounds = 2 + static_cast<int>(random() % 2);
@@ -117,7 +122,7 @@ ModelScript make_script(std::string_view schedule, UpdateMode update, OptimizerK
   script.options.update = update;
   script.options.optimizer = kind;
   script.options.num_state_slots = kind == OptimizerKind::kSgd ? 1 : 2;
-  script.options.fusion = {.block_bytes = 512, .group_bytes = 1500, .first_group_bytes = 600};
+  script.options.fusion = {.block_bytes = kBlockBytes, .group_bytes = 1500, .first_group_bytes = 600};
   script.hyper = {hyper_for(kind, 0), hyper_for(kind, 1)};
   script.steps = eventful_steps(random, num_steps, schedule == "sync");
   return script;

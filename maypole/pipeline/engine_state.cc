@@ -70,14 +70,30 @@ absl::Status check_options(const std::vector<ParameterSpec>& parameters, const M
   return absl::OkStatus();
 }
 
+std::string describe_fusion(const overlap::FusionOptions& fusion) {
+  return fmt::format("fusion sizes block {}, group {}, first {}, split {}", fusion.block_bytes, fusion.group_bytes,
+                     fusion.first_group_bytes, fusion.split_bytes);
+}
+
+absl::StatusOr<overlap::FusionPlan> plan_of(const std::vector<ParameterSpec>& parameters, const overlap::FusionOptions& fusion) {
+  std::vector<overlap::PlannedTensor> tensors;
+  for (const ParameterSpec& spec : parameters) {
+    tensors.push_back({spec.count, spec.dtype});
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, overlap::plan_fusion(tensors, fusion));
+  if (plan.groups.size() > kMaxGroups) {
+    return base::error(absl::StatusCode::kInvalidArgument, "the model falls into {} groups, at most {} are possible; take larger groups",
+                       plan.groups.size(), kMaxGroups);
+  }
+  return plan;
+}
+
 std::vector<std::string> describe_model(const std::vector<ParameterSpec>& parameters, const ModelOptions& options) {
   std::vector<std::string> lines = {
       fmt::format("schedule {}", options.schedule),
       fmt::format("update {}", options.update == overlap::UpdateMode::kSharded ? "sharded" : "replicated"),
       fmt::format("optimizer {}, {} state arrays", static_cast<int>(options.optimizer), options.num_state_slots),
-      fmt::format("fusion sizes block {}, group {}, first {}", options.fusion.block_bytes, options.fusion.group_bytes,
-                  options.fusion.first_group_bytes),
-      fmt::format("compression {}", options.compress_bfloat16 ? "bf16" : "none")};
+      describe_fusion(options.fusion), fmt::format("compression {}", options.compress_bfloat16 ? "bf16" : "none")};
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterSpec& spec = parameters[i];
     lines.push_back(fmt::format("parameter {}: {} {} elements of {}, param group {}", i, spec.name, spec.count, base::name_of(spec.dtype),
@@ -117,20 +133,12 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
   MAYPOLE_RETURN_IF_ERROR(check_agreement(*communicator_, describe_model(parameters, options), options_.timeout));
   MAYPOLE_ASSIGN_OR_RETURN(auto schedule, overlap::make_schedule(options.schedule));
   MAYPOLE_RETURN_IF_ERROR(check_options(parameters, options, *schedule));
-  std::vector<overlap::PlannedTensor> tensors;
-  for (const ParameterSpec& spec : parameters) {
-    tensors.push_back({spec.count, spec.dtype});
-  }
-  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, overlap::plan_fusion(tensors, options.fusion));
+  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, plan_of(parameters, options.fusion));
   if (models_.size() >= kMaxModels) {
     return base::error(absl::StatusCode::kInvalidArgument,
                        "this process has laid out {} models, which is the most there can be, finished ones included; use one "
                        "optimizer for longer, or start a new process",
                        kMaxModels);
-  }
-  if (plan.groups.size() > kMaxGroups) {
-    return base::error(absl::StatusCode::kInvalidArgument, "the model falls into {} groups, at most {} are possible; take larger groups",
-                       plan.groups.size(), kMaxGroups);
   }
   MAYPOLE_ASSIGN_OR_RETURN(
       std::unique_ptr<ModelMemory> memory,
@@ -140,6 +148,20 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
   const ModelId id = models_.size();
   models_.push_back(std::make_unique<ModelState>(id, std::move(parameters), options, std::move(schedule), std::move(memory)));
   return id;
+}
+
+absl::Status EngineImpl::regroup(ModelId id, const overlap::FusionOptions& fusion) {
+  ModelState& m = model(id);
+  MAYPOLE_RETURN_IF_ERROR(check_agreement(*communicator_, {describe_fusion(fusion)}, options_.timeout));
+  if (fusion.block_bytes != m.options.fusion.block_bytes) {
+    return base::error(absl::StatusCode::kInvalidArgument, "model {} was laid out in blocks of {} bytes, which stay: regroup with the same",
+                       id, m.options.fusion.block_bytes);
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, plan_of(m.specs, fusion));
+  base::MutexLock lock(mutex_);
+  MAYPOLE_RETURN_IF_ERROR(error_);
+  m.next_plan = std::move(plan);
+  return absl::OkStatus();
 }
 
 std::span<std::byte> EngineImpl::parameter(ModelId id, std::size_t i) { return model(id).memory->parameter(i); }

@@ -300,6 +300,36 @@ TEST(Engine, ReportCountsIterationsAfterWarmUpAndListsGroups) {
   });
 }
 
+TEST(Engine, OtherGroupsTakeEffectWithTheNextStepAndBeginTheReportAnew) {
+  run_ranks(2, kPatient, [](Engine& engine, int) {
+    const ModelId model = engine.add_model(two_parameters(), options_for("weave")).value();
+    const std::size_t groups = engine.plan(model).groups.size();
+    for (int step = 0; step < 6; ++step) {
+      ASSERT_TRUE(go_backward(engine, model, 1).ok());
+      ASSERT_TRUE(engine.step(model, kStep).ok());
+    }
+    ASSERT_TRUE(go_backward(engine, model, 1).ok());
+    ASSERT_TRUE(engine.regroup(model, {.block_bytes = 256, .group_bytes = 1 << 20, .first_group_bytes = 1 << 20}).ok());
+    EXPECT_EQ(engine.plan(model).groups.size(), groups);  // this round still runs in the old ones
+    ASSERT_TRUE(engine.step(model, kStep).ok());
+    ASSERT_TRUE(go_backward(engine, model, 1).ok());
+    EXPECT_EQ(engine.plan(model).groups.size(), 1u);
+    EXPECT_EQ(engine.report(model).iterations, 0u);
+    EXPECT_EQ(engine.report(model).groups.size(), 1u);
+    ASSERT_TRUE(engine.step(model, kStep).ok());
+    EXPECT_TRUE(engine.finalize().ok());
+  });
+}
+
+TEST(Engine, RegroupingKeepsTheBlocksAndNeedsAllRanksToAgree) {
+  run_ranks(2, kPatient, [](Engine& engine, int rank) {
+    const ModelId model = engine.add_model(two_parameters(), options_for("weave")).value();
+    EXPECT_THAT(text(engine.regroup(model, {.block_bytes = 512})), HasSubstr("blocks of 256 bytes"));
+    EXPECT_THAT(text(engine.regroup(model, {.block_bytes = 256, .group_bytes = rank == 0 ? 512u : 1024u})), HasSubstr("rank 1 has"));
+    engine.finalize().IgnoreError();
+  });
+}
+
 TEST(Engine, TimelineHoldsTheEventsOfThisRankOnTracksThatDoNotOverlap) {
   EngineOptions options = kPatient;
   options.timeline = true;

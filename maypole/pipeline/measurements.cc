@@ -11,6 +11,14 @@ constexpr std::size_t kKept = 256;
 
 }  // namespace
 
+void Measurements::regroup(std::size_t num_groups) {
+  samples_.clear();
+  iterations_seen_ = 0;
+  current_.group_exposed.assign(num_groups, {});
+  current_.group_reduce.assign(num_groups, {});
+  current_.group_gather.assign(num_groups, {});
+}
+
 void Measurements::mark_forward(base::TimePoint now) {
   forward_begin_ = now;
   exposed_at_phase_ = current_.exposed;

@@ -15,6 +15,8 @@ namespace maypole::pipeline {
 class Measurements {
  public:
   explicit Measurements(std::size_t num_groups) : current_(num_groups) {}
+  /// From the iteration that runs on there are so many groups; what was measured before is forgotten.
+  void regroup(std::size_t num_groups);
 
   void mark_forward(base::TimePoint now);
   void mark_backward(base::TimePoint now);

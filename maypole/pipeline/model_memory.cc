@@ -34,16 +34,31 @@ absl::StatusOr<std::unique_ptr<ModelMemory>> ModelMemory::create(comm::Communica
     }
     memory->arenas_.push_back(std::move(arena));
   }
-  for (const overlap::Group& group : memory->plan_.groups) {
+  memory->cut_pieces();
+  return memory;
+}
+
+void ModelMemory::cut_pieces() {
+  group_pieces_.clear();
+  for (const overlap::Group& group : plan_.groups) {
     std::vector<Piece> pieces;
     for (const std::size_t i : group.tensors) {
-      for (const Piece& piece : memory->pieces_in(i, {group.range.begin, group.range.end})) {
+      for (const Piece& piece : pieces_in(i, {group.range.begin, group.range.end})) {
         pieces.push_back(piece);
       }
     }
-    memory->group_pieces_.push_back(std::move(pieces));
+    group_pieces_.push_back(std::move(pieces));
   }
-  return memory;
+}
+
+void ModelMemory::regroup(overlap::FusionPlan plan) {
+  MAYPOLE_CHECK_EQ(plan.arenas.size(), plan_.arenas.size());
+  for (std::size_t a = 0; a < plan.arenas.size(); ++a) {
+    MAYPOLE_CHECK_EQ(plan.arenas[a].count, plan_.arenas[a].count);
+    MAYPOLE_CHECK_EQ(plan.arenas[a].block, plan_.arenas[a].block);
+  }
+  plan_ = std::move(plan);
+  cut_pieces();
 }
 
 std::vector<std::shared_ptr<comm::SharedMemory>> ModelMemory::handles() const {

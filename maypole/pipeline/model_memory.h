@@ -50,6 +50,8 @@ class ModelMemory {
                                                              bool sharded);
 
   [[nodiscard]] const overlap::FusionPlan& plan() const { return plan_; }
+  /// Takes another plan that differs in its groups only.
+  void regroup(overlap::FusionPlan plan);
   [[nodiscard]] std::span<std::byte> parameter(std::size_t i) const { return part(arenas_[plan_.tensors[i].arena].parameters->bytes(), i); }
   [[nodiscard]] std::span<std::byte> gradient(std::size_t i) const { return part(arenas_[plan_.tensors[i].arena].gradients->bytes(), i); }
   [[nodiscard]] std::byte* parameters(std::size_t arena) const { return arenas_[arena].parameters->bytes().data(); }
@@ -94,11 +96,12 @@ class ModelMemory {
   [[nodiscard]] std::span<std::byte> part(std::span<std::byte> arena, std::size_t i) const;
   [[nodiscard]] std::vector<model::Interval> parts_of(model::Interval elements, std::size_t arena, int rank) const;
   [[nodiscard]] std::vector<Piece> pieces_in(std::size_t i, model::Interval range) const;
+  void cut_pieces();
   [[nodiscard]] std::size_t state_element(std::size_t element, std::size_t arena) const;
   [[nodiscard]] std::size_t state_elements(std::size_t arena) const;
   [[nodiscard]] std::size_t element_size(std::size_t arena) const { return base::size_of(plan_.arenas[arena].dtype); }
 
-  const overlap::FusionPlan plan_;
+  overlap::FusionPlan plan_;
   const int num_slots_;
   const bool sharded_;
   const int rank_;

@@ -37,6 +37,18 @@ std::string ModelState::describe_progress() const {
   return fmt::format("of {} groups of model {}, {} are reduced and {} gathered", groups.size(), id, reduced, gathered);
 }
 
+void ModelState::take_next_plan() {
+  if (!next_plan) {
+    return;
+  }
+  MAYPOLE_CHECK_EQ(gathers_in_motion, 0u);
+  memory->regroup(*std::move(next_plan));
+  next_plan.reset();
+  progress.assign(plan().groups.size(), {});
+  groups.assign(plan().groups.size(), {});
+  measurements.regroup(plan().groups.size());
+}
+
 void ModelState::begin_round() {
   MAYPOLE_CHECK_EQ(gathers_in_motion, 0u);
   if (stage != Stage::kClosed) {

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,8 @@ struct ModelState {
 
   Measurements measurements;
 
+  std::optional<overlap::FusionPlan> next_plan;  // takes effect when the next step's first round begins
+
   [[nodiscard]] const overlap::FusionPlan& plan() const { return memory->plan(); }
   [[nodiscard]] std::size_t num_groups() const { return groups.size(); }
   /// `parameter 'fc.weight' (3 of model 0)`.
@@ -79,6 +82,8 @@ struct ModelState {
   /// `reduce-scatter done for 2 of 5 groups, all-gather for 1`.
   [[nodiscard]] std::string describe_progress() const;
 
+  /// Takes next_plan, if there is one; nothing is in motion.
+  void take_next_plan();
   /// Starts the next round; the first of a step forgets what was used.
   void begin_round();
   /// Counts gradient i in; groups that have all theirs become ready. Returns whether one did.

@@ -213,6 +213,11 @@ class Trainer {
   /// Forward, then everything up to and including step().
   std::string run_step(std::size_t s) {
     const StepScript& step = script_.steps[s];
+    if (step.regroup) {
+      if (absl::Status status = engine_.regroup(id_, *step.regroup); !status.ok()) {
+        return base_text(status);
+      }
+    }
     engine_.mark_forward(id_);
     if (std::string text = check_parameters(s, /*all=*/s % 2 == 0); !text.empty()) {
       return text;

@@ -23,6 +23,7 @@ struct StepScript {
   bool edit = false;               // after synchronize: double gradient 0, remove gradient 1, set gradient 2 to a half
   bool two_contributions = false;  // parameter 3 gets its gradient in two calls
   double lr = 0.1;
+  std::optional<overlap::FusionOptions> regroup = {};  // other groups from this step on
 };
 
 struct ModelScript {
