@@ -68,6 +68,9 @@ class Pool {
 /// Workers that a job asks for next.
 int step(const ActiveJob& job, int workers) { return workers == 0 ? job.job->min_workers : 1; }
 
+// Searches among the surplus of others that may fail in a slot: with reservations, one that failed says nothing of the next.
+constexpr std::size_t kMaxFailures = 64;
+
 /// A search that failed; one that asks for no less of anything fails too.
 struct Failed {
   const ActiveJob* job;
@@ -175,6 +178,9 @@ class ElasticPass {
   }
 
   bool lift_from_surplus(std::size_t i) {
+    if (failed_.size() >= kMaxFailures) {
+      return false;
+    }
     std::vector<std::pair<Urgency, std::size_t>> above;
     for (std::size_t k = 0; k < rings_.size(); ++k) {
       if (workers(k) > targets_[k]) {
@@ -216,8 +222,8 @@ class ElasticPass {
     const Embedding ring = *rings_[i];
     drop(i);
     if (targets_[i] > 0) {
-      Embedding less = fewer(placer_, job(i), ring, targets_[i]);
-      take(i, placer_.fits(*job(i).job, less) ? std::move(less) : ring);
+      const Embedding less = fewer(placer_, job(i), ring, targets_[i]);
+      take(i, placer_.fits(*job(i).job, less) ? less : ring);
     }
   }
 
@@ -282,9 +288,9 @@ class ElasticPass {
   void go_back() {
     for (std::size_t i = 0; i < rings_.size(); ++i) {
       if (rings_[i] && job(i).running() && workers(i) == job(i).current->workers() && rings_[i]->ring != job(i).current->ring) {
-        Embedding ring = *rings_[i];
+        const Embedding ring = *rings_[i];
         drop(i);
-        take(i, placer_.fits(*job(i).job, *job(i).current) ? *job(i).current : std::move(ring));
+        take(i, placer_.fits(*job(i).job, *job(i).current) ? *job(i).current : ring);
       }
     }
   }
