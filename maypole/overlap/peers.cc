@@ -84,7 +84,7 @@ FusionPlan plan_mg_wfbp(const model::Profile& profile, const MergeRule& rule) {
     const double end_s = start_s + all_reduce(bytes);
     const double next_ready_s = loads[i - 1].ready_s;
     const bool ready_in_time = next_ready_s < end_s;
-    const bool saves = next_ready_s <= start_s || next_ready_s - loads[i].ready_s < 2 * rule.phase.start_s;
+    const bool saves = next_ready_s - start_s < 2 * rule.phase.start_s;
     const bool tiny = profile.tensors[i].elements < rule.always_below_elements;
     if (tiny || (ready_in_time && saves)) {
       begins_group[i] = false;

@@ -12,8 +12,9 @@ namespace maypole::overlap {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-constexpr double kResolution = 1e-7;  // of the result
-constexpr std::size_t kTrials = 700;  // runs of the simulator: some 20 ms
+constexpr double kResolution = 1e-7;   // of the result
+constexpr double kCloseEnough = 1e-4;  // of the floor: where a search ends
+constexpr std::size_t kTrials = 600;   // runs of the simulator: some 20 ms
 
 /// Cuts within limits on x and y, and the values that they reach.
 struct Reach {
@@ -57,7 +58,8 @@ class ReachSearch {
   }
   /// The least y for x within its limit, which must be reachable.
   [[nodiscard]] Reach least_y(double x_limit) const {
-    return bisect(&Reach::y, [&](double limit) { return within(x_limit, limit); });
+    const double rounded = x_limit * (1 + 1e-12);  // what was reached must be reached again
+    return bisect(&Reach::y, [&](double limit) { return within(rounded, limit); });
   }
 
  private:
@@ -129,7 +131,12 @@ class DearSearch {
 class LocalSearch {
  public:
   LocalSearch(const CutLine& line, const IterationSetting& setting, const Schedule& schedule, std::size_t trials)
-      : line_(line), setting_(setting), schedule_(schedule), trials_(trials) {}
+      : line_(line), setting_(setting), schedule_(schedule), trials_(trials) {
+    // The first block is reduced after backward and gathered before its use, whatever the cuts.
+    const GroupLoad& first = line.block(0);
+    floor_s_ = std::max(iteration_bound(setting, line.bytes()),
+                        setting.backward_s + 2 * setting.phase(first.bytes) + setting.forward_s - first.need_s);
+  }
 
   /// Takes the cuts where they are better.
   bool offer(Cuts cuts) {
@@ -148,7 +155,7 @@ class LocalSearch {
 
   void climb() {
     std::size_t step = std::max<std::size_t>(1, line_.num_blocks() / 16);
-    while (trials_ > 0 && step > 0) {
+    while (trials_ > 0 && step > 0 && best_s_ > floor_s_ * (1 + kCloseEnough)) {
       if (!sweep(step)) {
         step /= 2;
       }
@@ -161,7 +168,7 @@ class LocalSearch {
   /// Tries every move once; true if one was taken.
   bool sweep(std::size_t step) {
     bool better = false;
-    for (std::size_t k = 0; k < best_.size() && trials_ > 0; ++k) {
+    for (std::size_t k = 0; k < best_.size() && trials_ > 0; ++k) {  // best_ changes
       better |= k > 0 && (move(k, step, true) || move(k, step, false) || remove(k));
       better |= k < best_.size() && add(k);
     }
@@ -205,6 +212,7 @@ class LocalSearch {
   const IterationSetting& setting_;
   const Schedule& schedule_;
   std::size_t trials_;
+  double floor_s_ = 0;  // no cuts are below it
   Cuts best_;
   double best_s_ = kUnlimited;
 };
