@@ -5,9 +5,11 @@
 #include "maypole/cli/compare.h"
 #include "maypole/cli/convert.h"
 #include "maypole/cli/paper.h"
+#include "maypole/cli/plan.h"
 #include "maypole/cli/replay.h"
 #include "maypole/cli/run.h"
 #include "maypole/cli/simulate.h"
+#include "maypole/cli/trace.h"
 #include "maypole/cli/version.h"
 
 #include <fmt/format.h>
@@ -38,6 +40,8 @@ int main(int argc, char** argv) {
   commands["simulate"] = add_simulate(app);
   commands["compare"] = add_compare(app);
   commands["paper"] = add_paper(app);
+  commands["plan"] = add_plan(app);
+  commands["trace"] = add_trace(app);
   commands["check"] = add_check(app);
   commands["replay"] = add_replay(app);
   commands["convert"] = add_convert(app);

@@ -2,6 +2,7 @@
 #include "maypole/cli/paper.h"
 
 #include "maypole/base/status.h"
+#include "maypole/cli/paper_dear.h"
 #include "maypole/cli/progress_bar.h"
 #include "maypole/cli/scenario.h"
 #include "maypole/formats/text_file.h"
@@ -21,6 +22,7 @@ namespace {
 struct Written {
   std::string paper = "gadget";
   sim::FigureOptions options;
+  std::size_t searches = 20;
   std::string html;
   bool json = false;
 };
@@ -41,6 +43,12 @@ std::string figure_json(const sim::Figure& figure, int number) {
 }
 
 absl::Status paper(Written& written) {
+  if (written.paper == "dear") {
+    return paper_dear({.seeds = written.searches, .html = written.html, .json = written.json});
+  }
+  if (written.options.figure == 0) {
+    return base::error(absl::StatusCode::kInvalidArgument, "--figure is missing: gadget has the figures 4, 5, 6 and 7");
+  }
   ProgressBar bar(fmt::format("figure {}", written.options.figure));
   written.options.on_progress = [&](double share) { bar.show(share, ""); };
   MAYPOLE_ASSIGN_OR_RETURN(const sim::Figure figure, sim::redraw_figure(written.options));
@@ -54,15 +62,20 @@ absl::Status paper(Written& written) {
 }  // namespace
 
 std::function<int()> add_paper(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("paper", "Draw a figure of the GADGET paper again, beside the published values");
+  CLI::App* command = app.add_subcommand(
+      "paper", "Draw a figure of the GADGET paper again beside the published values, or the evaluation of DeAR's from modelled profiles");
   auto written = std::make_shared<Written>();  // shared with the function that outlives this one
-  command->add_option("PAPER", written->paper, "gadget")->required()->check(CLI::IsMember({"gadget"}));
-  command->add_option("--figure", written->options.figure, "4, 5, 6 or 7")->required()->check(CLI::IsMember({4, 5, 6, 7}));
+  written->options.figure = 0;                 // none given
+  command->add_option("PAPER", written->paper, "gadget or dear")->required()->check(CLI::IsMember({"gadget", "dear"}));
+  command->add_option("--figure", written->options.figure, "Of gadget: 4, 5, 6 or 7")->check(CLI::IsMember({4, 5, 6, 7}));
   command->add_option("--seeds", written->options.seeds, "Instances that each value is the mean of")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_option("--policy", written->options.policy,
                       "Whose curve stands for GADGET; default: gadget-paper, in figure 4 with gadget beside it");
+  command->add_option("--searches", written->searches, "Of dear: seeds of each search for fusion sizes")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   command->add_option("--html", written->html, "Write a page with the figure");
   command->add_flag("--json", written->json, "Print one JSON object");
   return [written] {

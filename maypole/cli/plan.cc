@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/plan.h"
+
+#include "maypole/base/status.h"
+#include "maypole/base/units.h"
+#include "maypole/cli/scenario.h"
+#include "maypole/cli/what_if.h"
+#include "maypole/formats/number.h"
+#include "maypole/formats/profile_json.h"
+#include "maypole/formats/text_file.h"
+#include "maypole/overlap/paper_models.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace maypole::cli {
+namespace {
+
+constexpr std::size_t kMostWorkers = 1 << 20;
+
+struct Written {
+  std::string profile;
+  std::string model;
+  std::string save_profile;
+  std::string network;
+  std::string alpha;
+  std::string workers = "8,16,32,64";
+  std::string collective = "ring";
+  std::size_t workers_per_host = 1;
+  double contention = 0;
+  std::size_t groups = 0;  // 0: the best
+  std::string html;
+  bool json = false;
+};
+
+absl::Status for_flag(std::string_view flag, const absl::Status& status) {
+  return status.ok() ? status : base::error(absl::StatusCode::kInvalidArgument, "{}: {}", flag, base::message(status));
+}
+
+absl::StatusOr<model::Profile> read(const Written& written) {
+  if (written.profile.empty() == written.model.empty()) {
+    return base::error(absl::StatusCode::kInvalidArgument, "give either --profile or --model");
+  }
+  if (!written.profile.empty()) {
+    return formats::read_profile(written.profile);
+  }
+  auto profile = overlap::paper_profile(written.model);
+  MAYPOLE_RETURN_IF_ERROR(for_flag("--model", profile.status()));
+  return profile;
+}
+
+absl::StatusOr<overlap::Network> network_of(const Written& written, const model::Profile& profile) {
+  overlap::Network network;
+  if (!written.network.empty()) {
+    auto named = overlap::named_network(written.network);
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--network", named.status()));
+    network = *std::move(named);
+  } else if (profile.ring) {
+    network.name = "the ring that was profiled";
+    network.between_hosts = {profile.ring->alpha_s, profile.ring->beta_s_per_byte};
+    network.within_host = network.between_hosts;
+  } else {
+    return base::error(absl::StatusCode::kInvalidArgument,
+                       "the profile was not measured on a ring: give --network, one of {}, or a rate such as 2.5Gbps",
+                       fmt::join(overlap::network_names(), ", "));
+  }
+  if (!written.alpha.empty()) {
+    const auto alpha = base::parse_duration(written.alpha);
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--alpha", alpha.status()));
+    network.between_hosts.alpha_s = base::to_seconds(*alpha);
+  }
+  auto collective = overlap::parse_collective(written.collective);
+  MAYPOLE_RETURN_IF_ERROR(for_flag("--collective", collective.status()));
+  network.collective = *collective;
+  network.workers_per_host = written.workers_per_host;
+  network.contention = written.contention;
+  MAYPOLE_RETURN_IF_ERROR(overlap::check_network(network));
+  return network;
+}
+
+absl::StatusOr<std::vector<std::size_t>> workers_of(const std::string& text) {
+  std::vector<std::size_t> workers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto count = formats::parse_unsigned(text.substr(begin, end - begin));
+    if (!count || *count == 0 || *count > kMostWorkers) {
+      return base::error(absl::StatusCode::kInvalidArgument, "--workers: '{}' is not a list of counts from 1 to {}, such as 8,16,32", text,
+                         kMostWorkers);
+    }
+    workers.push_back(*count);
+    begin = end + 1;
+  }
+  std::ranges::sort(workers);
+  workers.erase(std::unique(workers.begin(), workers.end()), workers.end());
+  return workers;
+}
+
+absl::Status plan(const Written& written) {
+  MAYPOLE_ASSIGN_OR_RETURN(const model::Profile profile, read(written));
+  if (!written.save_profile.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.save_profile, formats::profile_json(profile)));
+    if (written.network.empty() && !profile.ring) {
+      return absl::OkStatus();
+    }
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(const overlap::Network network, network_of(written, profile));
+  WhatIfOptions options;
+  MAYPOLE_ASSIGN_OR_RETURN(options.workers, workers_of(written.workers));
+  if (written.groups > 0) {
+    options.num_groups = written.groups;
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(const WhatIf answer, what_if(profile, network, options));
+  if (!written.html.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.html, what_if_html(answer, profile, network)));
+  }
+  fmt::print("{}", written.json ? what_if_json(answer, profile, network) : what_if_text(answer, profile, network));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::function<int()> add_plan(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("plan", "What would a job gain: schedules, groups, links and workers, from its profile");
+  auto written = std::make_shared<Written>();  // shared with the function that outlives this one
+  command->add_option("--profile", written->profile, "Profile of the job, a JSON file");
+  command->add_option(
+      "--model", written->model,
+      fmt::format("Instead of a profile: one modelled from its definition ({})", fmt::join(overlap::paper_model_names(), ", ")));
+  command->add_option("--save-profile", written->save_profile, "Write the profile that is used, as JSON");
+  command->add_option(
+      "--network", written->network,
+      fmt::format("{}, or a rate such as 2.5Gbps; default: the ring that was profiled", fmt::join(overlap::network_names(), ", ")));
+  command->add_option("--alpha", written->alpha, "Start-up time of a message, as 50us; default: the network's");
+  command->add_option("--workers", written->workers, "Numbers of workers, separated by commas")->capture_default_str();
+  command->add_option("--collective", written->collective, "ring, halving-doubling or hierarchical")->capture_default_str();
+  command->add_option("--workers-per-host", written->workers_per_host, "Workers that share a host")->capture_default_str();
+  command->add_option("--contention", written->contention, "While the link is busy, computing takes 1 + this times as long")
+      ->capture_default_str();
+  command->add_option("--groups", written->groups, "So many even groups instead of the best fusion");
+  command->add_option("--html", written->html, "Write one self-contained HTML page");
+  command->add_flag("--json", written->json, "Print one JSON object");
+  return [written] {
+    const absl::Status status = plan(*written);
+    return status.ok() ? 0 : fail("plan", status);
+  };
+}
+
+}  // namespace maypole::cli
