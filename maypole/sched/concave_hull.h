@@ -27,6 +27,9 @@ class HullGain {
   /// hull(p + progress) - hull(p), for progress >= 0; at most reach beyond p is expected. Weighted by the job's weight.
   [[nodiscard]] double operator()(double progress) const;
 
+  /// Progress to the end of the hull's chord; 0 where the utility is concave from here on.
+  [[nodiscard]] double chord() const { return chord_; }
+
  private:
   const ActiveJob* job_;
   double start_s_;

@@ -12,6 +12,8 @@ namespace {
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 // By how much, relative to its value, a running ring is preferred to an equal new one: equal inputs must not make rings move.
 constexpr double kKeepPreference = 1e-6;
+// How much more the progress of a job counts that needs every slot it has left to reach the end of its hull's chord.
+constexpr double kUrgency = 2;
 constexpr double kMostAge = 30;  // beyond it, e-foldings of age would drown all else in rounding
 
 bool completes(const model::Job& job) { return job.utility.kind == model::UtilityKind::kLinear && job.work.has_value(); }
@@ -129,13 +131,8 @@ double Candidate::at_best(int workers) const {
 }
 
 std::vector<Candidate> make_candidates(const SlotProblem& problem, const CandidateOptions& options) {
-  // Factors of at least 1: the objective is never less than the utility.
-  double longest = 0;
   double most_attained = 0;
   for (const ActiveJob& active : problem.jobs) {
-    if (completes(*active.job)) {
-      longest = std::max(longest, *active.job->work - active.progress);
-    }
     most_attained = std::max(most_attained, active.attained_s);
   }
   std::vector<Candidate> candidates;
@@ -153,10 +150,14 @@ std::vector<Candidate> make_candidates(const SlotProblem& problem, const Candida
     candidate.cost_share = job.progress.resize_s / problem.slot_s;
     candidate.max_racks = rack_limit(active, *problem.cluster);
     candidate.limit = static_cast<int>(std::min<double>(worker_limit(active), pooled_limit(job, *problem.cluster)));
+    // Factors of at least 1: the objective is never less than the utility.
     if (completes(job)) {
-      candidate.gain_factor = longest / std::max(1e-9 * *job.work, *job.work - active.progress);
+      candidate.gain_factor = *job.work / std::max(1e-9 * *job.work, *job.work - active.progress);
     } else if (options.blind && job.utility.kind == model::UtilityKind::kLinear) {
       candidate.gain_factor = (problem.slot_s + most_attained) / (problem.slot_s + active.attained_s);
+    } else if (candidate.gain.chord() > 0 && std::isfinite(active.remaining_slots)) {
+      const double slots_needed = candidate.gain.chord() / best_rate(active, job.max_workers, problem.slot_s);
+      candidate.gain_factor = 1 + kUrgency * std::min(1.0, slots_needed / active.remaining_slots);
     }
     if (candidate.limit < candidate.min) {
       candidate.limit = 0;

@@ -15,9 +15,12 @@
 // ln(k) / ageing_per_s after it, however many they are. Were it linear, an endless stream of jobs worth more would age as well, and win.
 // A job keeps its age when it runs: else it would be stopped as soon as it had started.
 //
-// `linear` with work: every unit of progress is worth the same, so a sum of utilities cannot tell one order of the jobs from another;
-// what differs is when they end. There gadget weighs progress by its share of what the job has left: weight * progress * (largest remaining
-// work of such jobs) / (its own remaining work). By worker-slot that is Smith's rule, weight over remaining work: short ones first.
+// Two kinds of job are weighed, by a factor of at least 1, because a slot's sum of gains does not tell when they should run:
+//   * `linear` with work: every unit of progress is worth the same, so no order of the jobs is better than another but for when they end.
+//     Progress counts as its share of what is left: times work / (work left). By worker-slot that is Smith's rule, what completion is
+//     worth over the remaining work: short ones first.
+//   * on the chord of a hull, with a horizon: progress is worth the same now and later, but a job that needs nearly all the slots it has
+//     left cannot wait, and one that can get there in a few can: times 1 + kUrgency * (slots needed at most workers / slots left).
 
 #include "maypole/sched/concave_hull.h"
 #include "maypole/sched/slot_problem.h"
