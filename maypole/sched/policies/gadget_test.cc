@@ -170,6 +170,7 @@ TEST(Gadget, WithAgeingAGangOf64StartsUnderAStreamOfSmallJobs) {
   Job big = rigid_job(cluster, "big", 64);
   big.utility.kind = model::UtilityKind::kLinear;
   big.work = 640;
+  big.weight = 1.0 / 640;  // to have ended is worth as much for every job
   instance.jobs.push_back(big);
   for (int slot = 0; slot < instance.slots; ++slot) {
     for (int k = 0; k < 20; ++k) {
@@ -177,6 +178,7 @@ TEST(Gadget, WithAgeingAGangOf64StartsUnderAStreamOfSmallJobs) {
       small.arrival_s = slot * instance.slot_s;
       small.utility.kind = model::UtilityKind::kLinear;
       small.work = 8;
+      small.weight = 1.0 / 8;
       instance.jobs.push_back(small);
     }
   }
