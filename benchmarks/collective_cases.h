@@ -5,7 +5,8 @@
 //
 // The command line is a list of cases OP:BYTES:REPETITIONS:INNER. A repetition fills the buffers, meets at a barrier, runs the
 // operation INNER times back to back (more than once for small buffers, so that the barrier's skew does not count; a single operation
-// starts at a time that all ranks agree on, by the clock that the namespaces of one machine share), and checks every element. Its time is the slowest rank's, divided by INNER. The first repetition is warm-up. Rank 0 prints `RESULT {json}` a case.
+// starts at a time that all ranks agree on, by the clock that the namespaces of one machine share), and checks every element. Its time is
+// the slowest rank's, divided by INNER. The first repetition is warm-up. Rank 0 prints `RESULT {json}` a case.
 //
 // The values are small integers, so float32 sums are exact: element i of rank r holds i mod 1021 + r + 1. A repeated in-place
 // all-reduce multiplies the first sum by P each time, which is exact for P a power of two.

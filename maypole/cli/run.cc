@@ -126,10 +126,10 @@ constexpr const char* kExample = "The command and its arguments follow, best aft
 
 // An empty value is a shell variable that was not set: the default in its place would start another job than was meant.
 const CLI::Validator& filled() {
-  static const CLI::Validator kFilled(
+  static const CLI::Validator validator(
       [](const std::string& value) { return value.empty() ? std::string("the value is empty: leave the option out for its default") : ""; },
       "");
-  return kFilled;
+  return validator;
 }
 
 /// What every command that runs a job takes: where, and over which network.

@@ -35,7 +35,7 @@ struct ConnectOptions {
   std::string host;              // host entry of the launcher; empty: derived from the machine
   std::string interface;         // peers reach this rank, and it them, by this interface; "": the one that routes to the peer
   TransportChoice transport = TransportChoice::kAuto;
-  base::Bandwidth edge_bandwidth;                         // paces the edge to the next rank; a paced edge is tcp
+  base::Bandwidth edge_bandwidth;                        // paces the edge to the next rank; a paced edge is tcp
   base::Nanoseconds deadline = std::chrono::minutes(5);  // for the whole forming
 };
 
