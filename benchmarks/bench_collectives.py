@@ -24,12 +24,7 @@ PEERS = ("maypole", "gloo", "openmpi")
 SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
 # link -> largest size. Slower links stop earlier: a repetition of one case stays below about six seconds.
 LARGEST = {
-    "shm": 64 * MIB,
-    "unshaped": 64 * MIB,
-    "100mbit": 16 * MIB,
-    "500mbit": 64 * MIB,
-    "1gbit": 256 * MIB,
-    "1gbit-5ms": 64 * MIB,
+    "shm": 64 * MIB, "unshaped": 64 * MIB, "100mbit": 16 * MIB, "500mbit": 64 * MIB, "1gbit": 256 * MIB, "1gbit-5ms": 64 * MIB,
 }
 NOMINAL = {"100mbit": 12e6, "500mbit": 60e6, "1gbit": 119e6, "1gbit-5ms": 119e6}
 
@@ -58,10 +53,7 @@ def run_gloo(fabric: Fabric | None, workers: int, work: list[str], timeout: floa
     processes = []
     for rank in range(workers):
         environment = worker_environment(
-            RANK=str(rank),
-            WORLD_SIZE=str(workers),
-            MASTER_ADDR=fabric.addresses[0] if fabric else "127.0.0.1",
-            MASTER_PORT="29511",
+            RANK=str(rank), WORLD_SIZE=str(workers), MASTER_ADDR=fabric.addresses[0] if fabric else "127.0.0.1", MASTER_PORT="29511",
             GLOO_SOCKET_IFNAME="eth0" if fabric else "lo",
         )
         command = fabric.enter(rank, program) if fabric else program
@@ -91,29 +83,11 @@ def run_openmpi(fabric: Fabric | None, workers: int, work: list[str], timeout: f
         arms = "".join(f"{address}) n={host};; " for address, host in zip(fabric.addresses, fabric.hosts))
         agent.write_text(f'#!/bin/bash\nh=$1; shift; case $h in {arms}esac\nexec nsenter --net=/run/netns/$n bash -c "$*"\n')
         agent.chmod(0o755)
-        command = fabric.enter(
-            0,
-            [
-                *common,
-                "--mca",
-                "plm_rsh_agent",
-                str(agent),
-                "-H",
-                ",".join(f"{address}:1" for address in fabric.addresses),
-                "--mca",
-                "btl",
-                "tcp,self",
-                "--mca",
-                "btl_tcp_if_include",
-                "eth0",
-                "--mca",
-                "oob_tcp_if_include",
-                "eth0",
-                "--bind-to",
-                "none",
-                *program,
-            ],
-        )
+        command = fabric.enter(0, [
+            *common, "--mca", "plm_rsh_agent", str(agent), "-H", ",".join(f"{address}:1" for address in fabric.addresses),
+            "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--bind-to", "none",
+            *program,
+        ])
         return run_checked(command, f"Open MPI with {workers} workers", timeout, env=worker_environment())
 
 
@@ -154,15 +128,8 @@ def measure(rows: Rows, link: str, workers: int, peers: list[str], ops: list[str
     for peer, result in results:
         times = [time / 1e6 for time in result["times_us"]]
         rows.add(
-            op=result["op"],
-            bytes=result["bytes"],
-            workers=workers,
-            link=link,
-            peer=peer,
-            median_s=statistics.median(times),
-            bound_s=bound(result["op"], result["bytes"], workers, goodput) if goodput else None,
-            min_s=min(times),
-            max_s=max(times),
+            op=result["op"], bytes=result["bytes"], workers=workers, link=link, peer=peer, median_s=statistics.median(times),
+            bound_s=bound(result["op"], result["bytes"], workers, goodput) if goodput else None, min_s=min(times), max_s=max(times),
             goodput=goodput,
         )
 
@@ -211,10 +178,8 @@ def print_table(rows: list[dict]) -> None:
         missed += met is False
         judged += met is not None
         verdict = "" if met is None else f"{goal}: {'met' if met else 'MISSED'}"
-        print(
-            f"{link:10} {workers:1} {op:15} {size_text(size):>8} {seconds(bound_s):>10} {cells['maypole']:>10} {share:>8} "
-            f"{cells['gloo']:>10} {cells['openmpi']:>10}  {verdict}"
-        )
+        print(f"{link:10} {workers:1} {op:15} {size_text(size):>8} {seconds(bound_s):>10} {cells['maypole']:>10} {share:>8} "
+              f"{cells['gloo']:>10} {cells['openmpi']:>10}  {verdict}")
     print(f"{judged - missed} of {judged} goals met")
 
 

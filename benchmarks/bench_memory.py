@@ -170,20 +170,15 @@ def measure_memory(rows: Rows, peers: list[str]) -> None:
             ]
             results, pss = run_sampled(pair)
         else:
-
             def run(transport: str, command: list[str] = command) -> tuple[list[dict], int]:
                 return run_sampled([([maypole_program(), "run", "-n", "2", "--transport", transport, "--", *command], environment())])
 
             results, _ = run("tcp")
             _, pss = run("shm")
         rows.add(
-            peer=peer,
-            workers=2,
-            optimizer="adamw",
-            parameters=results[0]["parameters"],
+            peer=peer, workers=2, optimizer="adamw", parameters=results[0]["parameters"],
             peak_bytes=max(result["peak"] - result["base"] for result in results),
-            base_bytes=max(result["base"] for result in results),
-            pss_bytes=pss,
+            base_bytes=max(result["base"] for result in results), pss_bytes=pss,
         )
 
 
@@ -195,24 +190,16 @@ def measure_single(rows: Rows, rounds: int) -> None:
             samples[peer] += run_sampled([(worker_command("single", peer), environment())])[0]
     for peer, results in samples.items():
         times = [value for result in results for value in result["iteration_s"]]
-        rows.add(
-            peer=peer,
-            workers=1,
-            model="cnn",
-            batch=32,
-            iteration_s=statistics.median(times),
-            spread_s=statistics.quantiles(times, n=4)[2] - statistics.quantiles(times, n=4)[0],
-            peak_bytes=statistics.median(result["peak"] for result in results),
-        )
+        rows.add(peer=peer, workers=1, model="cnn", batch=32, iteration_s=statistics.median(times),
+                 spread_s=statistics.quantiles(times, n=4)[2] - statistics.quantiles(times, n=4)[0],
+                 peak_bytes=statistics.median(result["peak"] for result in results))
 
 
 def print_table(rows: list[dict]) -> None:
     memory = {row["peer"]: row for row in rows if row["workers"] == 2}
     for peer, row in memory.items():
-        print(
-            f"{peer:20} peak {row['peak_bytes'] / 1e6:7.1f} MB a worker above {row['base_bytes'] / 1e6:.0f} MB of Python and torch, "
-            f"{row['peak_bytes'] / row['parameters']:.2f} bytes a parameter; proportional share of both {row['pss_bytes'] / 1e6:.0f} MB"
-        )
+        print(f"{peer:20} peak {row['peak_bytes'] / 1e6:7.1f} MB a worker above {row['base_bytes'] / 1e6:.0f} MB of Python and torch, "
+              f"{row['peak_bytes'] / row['parameters']:.2f} bytes a parameter; proportional share of both {row['pss_bytes'] / 1e6:.0f} MB")
     if {"ddp", "maypole-sharded"} <= memory.keys():
         met = all(memory["maypole-sharded"][field] < memory["ddp"][field] for field in ("peak_bytes", "pss_bytes"))
         print(f"{'met   ' if met else 'MISSED'} sharded below DDP with gradient_as_bucket_view")
@@ -221,11 +208,9 @@ def print_table(rows: list[dict]) -> None:
         plain, ours = single["plain"], single["maypole-one"]
         met = ours["iteration_s"] - plain["iteration_s"] <= max(plain["spread_s"], 0.01 * plain["iteration_s"])
         slower = 100 * (ours["iteration_s"] / plain["iteration_s"] - 1)
-        print(
-            f"{'met   ' if met else 'MISSED'} world of one: {ours['iteration_s'] * 1e3:.1f} ms an iteration against "
-            f"{plain['iteration_s'] * 1e3:.1f} ms of plain PyTorch ({slower:+.1f} %, quartiles {plain['spread_s'] * 1e3:.1f} ms apart), "
-            f"peak {ours['peak_bytes'] / 1e6:.0f} against {plain['peak_bytes'] / 1e6:.0f} MB"
-        )
+        print(f"{'met   ' if met else 'MISSED'} world of one: {ours['iteration_s'] * 1e3:.1f} ms an iteration against "
+              f"{plain['iteration_s'] * 1e3:.1f} ms of plain PyTorch ({slower:+.1f} %, quartiles {plain['spread_s'] * 1e3:.1f} ms apart), "
+              f"peak {ours['peak_bytes'] / 1e6:.0f} against {plain['peak_bytes'] / 1e6:.0f} MB")
 
 
 def main() -> int:

@@ -20,66 +20,29 @@ from benchmarks.common import ROOT, Rows, maypole_program, progress, run_checked
 from benchmarks.fabric import Fabric
 
 CELLS = [
-    ("1gbit", "cnn", 32),
-    ("1gbit", "gpt", 16),
-    ("1gbit", "gpt", 8),
-    ("500mbit", "cnn", 32),
-    ("500mbit", "gpt", 16),
-    ("500mbit", "gpt", 8),
-    ("200mbit", "cnn", 64),
-    ("250mbit", "gpt", 16),
+    ("1gbit", "cnn", 32), ("1gbit", "gpt", 16), ("1gbit", "gpt", 8),
+    ("500mbit", "cnn", 32), ("500mbit", "gpt", 16), ("500mbit", "gpt", 8),
+    ("200mbit", "cnn", 64), ("250mbit", "gpt", 16),
 ]
-PEERS = [
-    "ddp-1",
-    "ddp-5",
-    "ddp-25",
-    "ddp-100",
-    "ddp-1-bf16",
-    "ddp-25-bf16",
-    "maypole-sync",
-    "maypole-wfbp",
-    "maypole-dear",
-    "maypole-weave",
-    "maypole-weave-bf16",
-]
+PEERS = ["ddp-1", "ddp-5", "ddp-25", "ddp-100", "ddp-1-bf16", "ddp-25-bf16",
+         "maypole-sync", "maypole-wfbp", "maypole-dear", "maypole-weave", "maypole-weave-bf16"]
 OPTIONAL = ["fsdp2", "maypole-weave-sharded", "maypole-dear-sharded", "maypole-dear-bf16", "ddp-5-bf16"]
 WARMUP = 4
 
 
 def worker(model: str, batch: int, peers: list[str], iterations: int, weights: str) -> list[str]:
     return [
-        sys.executable,
-        "-m",
-        "benchmarks.training_worker",
-        "--peers",
-        ",".join(peers),
-        "--model",
-        model,
-        "--batch",
-        str(batch),
-        "--warmup",
-        str(WARMUP),
-        "--iterations",
-        str(iterations),
-        "--weights",
-        weights,
+        sys.executable, "-m", "benchmarks.training_worker", "--peers", ",".join(peers), "--model", model, "--batch", str(batch),
+        "--warmup", str(WARMUP), "--iterations", str(iterations), "--weights", weights,
     ]
 
 
 def run_torch(fabric: Fabric, command: list[str]) -> list[dict]:
     """Runs one process a host over gloo; returns rank 0's results."""
     processes = [
-        (
-            fabric.enter(rank, command),
-            worker_environment(
-                RANK=str(rank),
-                WORLD_SIZE=str(len(fabric.hosts)),
-                MASTER_ADDR=fabric.addresses[0],
-                MASTER_PORT="29512",
-                GLOO_SOCKET_IFNAME="eth0",
-                PYTHONPATH=str(ROOT),
-            ),
-        )
+        (fabric.enter(rank, command), worker_environment(
+            RANK=str(rank), WORLD_SIZE=str(len(fabric.hosts)), MASTER_ADDR=fabric.addresses[0], MASTER_PORT="29512",
+            GLOO_SOCKET_IFNAME="eth0", PYTHONPATH=str(ROOT)))
         for rank in range(len(fabric.hosts))
     ]
     return tagged_results(run_together(processes, "torch.distributed", 600))
@@ -150,19 +113,9 @@ def measure_cell(rows: Rows, link: str, model: str, batch: int, peers: list[str]
     for peer in peers:
         communication = num_bytes / goodput / (2 if peer.endswith("bf16") else 1)
         rows.add(
-            model=model,
-            batch=batch,
-            link=link,
-            workers=2,
-            peer=peer,
-            iteration_s=median(samples[peer], "iteration_s"),
-            compute_s=compute,
-            bound_s=max(fb, communication),
-            bound_loaded_s=max(fb_loaded, communication),
-            forward_backward_s=fb,
-            forward_backward_loaded_s=fb_loaded,
-            communication_s=communication,
-            goodput=goodput,
+            model=model, batch=batch, link=link, workers=2, peer=peer, iteration_s=median(samples[peer], "iteration_s"),
+            compute_s=compute, bound_s=max(fb, communication), bound_loaded_s=max(fb_loaded, communication),
+            forward_backward_s=fb, forward_backward_loaded_s=fb_loaded, communication_s=communication, goodput=goodput,
             weights_agree=not wrong,
         )
 
@@ -175,16 +128,12 @@ def print_table(rows: list[dict]) -> None:
         one = next((row for peer, row in peers.items() if not peer.endswith("bf16")), next(iter(peers.values())))
         ratio = one["communication_s"] / one["forward_backward_s"]
         ms = {name: f"{1e3 * value:.0f}" for name, value in one.items() if name.endswith("_s")}
-        print(
-            f"\n{link} {model} {batch}: F+B {ms['forward_backward_s']} ms ({ms['forward_backward_loaded_s']} beside a full link), "
-            f"F+B+step {ms['compute_s']}, C {ms['communication_s']}, bound {ms['bound_s']} ({ms['bound_loaded_s']} loaded)"
-            f"{'' if one['weights_agree'] else ', WEIGHTS DIFFER'}"
-        )
+        print(f"\n{link} {model} {batch}: F+B {ms['forward_backward_s']} ms ({ms['forward_backward_loaded_s']} beside a full link), "
+              f"F+B+step {ms['compute_s']}, C {ms['communication_s']}, bound {ms['bound_s']} ({ms['bound_loaded_s']} loaded)"
+              f"{'' if one['weights_agree'] else ', WEIGHTS DIFFER'}")
         for peer, row in peers.items():
-            print(
-                f"  {peer:22} {row['iteration_s'] * 1e3:7.1f} ms   {row['iteration_s'] / row['bound_s']:5.2f} x bound   "
-                f"{row['iteration_s'] / row['bound_loaded_s']:5.2f} x loaded bound"
-            )
+            print(f"  {peer:22} {row['iteration_s'] * 1e3:7.1f} ms   {row['iteration_s'] / row['bound_s']:5.2f} x bound   "
+                  f"{row['iteration_s'] / row['bound_loaded_s']:5.2f} x loaded bound")
         for line in goals(link, ratio, peers):
             print(f"  {line}")
 

@@ -155,8 +155,7 @@ class Fabric:
             _ip("-n", host, "link", "set", "eth0", "up")
             subprocess.run(
                 ["nsenter", f"--net=/run/netns/{host}", "sysctl", "-qw", "net.ipv4.tcp_congestion_control=cubic"],
-                check=True,
-                capture_output=True,
+                check=True, capture_output=True,
             )
 
     def _start_bridge(self) -> None:
@@ -175,25 +174,9 @@ class Fabric:
         for host in self.hosts:
             # A burst of at least 128 kB lets the bucket pass 64 KiB packets whole; smaller ones are cut up in software.
             subprocess.run(
-                [
-                    "tc",
-                    "-n",
-                    host,
-                    "qdisc",
-                    "replace",
-                    "dev",
-                    "eth0",
-                    "root",
-                    "tbf",
-                    "rate",
-                    f"{self.link.rate}bit",
-                    "burst",
-                    "128kb",
-                    "latency",
-                    "5ms",
-                ],
-                check=True,
-                capture_output=True,
+                ["tc", "-n", host, "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{self.link.rate}bit", "burst", "128kb",
+                 "latency", "5ms"],
+                check=True, capture_output=True,
             )
 
     def _start_tun_switch(self) -> None:

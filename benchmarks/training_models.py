@@ -12,21 +12,11 @@ VOCABULARY, SEQUENCE, WIDTH, BLOCKS, HEADS = 256, 64, 384, 6, 6
 def make_cnn() -> nn.Module:
     """4 convolutions, 2 linear layers, 5.2 M parameters (20.7 MB), most of them in the first linear layer."""
     return nn.Sequential(
-        nn.Conv2d(3, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(64, 128, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(128, 256, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(4096, 1168),
-        nn.ReLU(),
-        nn.Linear(1168, 10),
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(4096, 1168), nn.ReLU(), nn.Linear(1168, 10),
     )
 
 

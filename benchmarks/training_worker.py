@@ -47,10 +47,7 @@ def wrap(peer: str, model: nn.Module):
 
         sharded = "sharded" in rest
         return model, maypole.DistributedOptimizer(
-            torch.optim.SGD(model.parameters(), **SGD),
-            model,
-            schedule=rest[0],
-            compression="bf16" if bf16 else None,
+            torch.optim.SGD(model.parameters(), **SGD), model, schedule=rest[0], compression="bf16" if bf16 else None,
             update="sharded" if sharded else "auto",
         )
     return model, torch.optim.SGD(model.parameters(), **SGD)
@@ -103,7 +100,7 @@ def main() -> None:
         maypole.barrier() if ours else torch.distributed.barrier()
         times = train(module, optimizer, batches, arguments.warmup + arguments.iterations)
         if rank == 0:
-            print("RESULT", json.dumps({"peer": peer, **{k: v[arguments.warmup :] for k, v in times.items()}}), flush=True)
+            print("RESULT", json.dumps({"peer": peer, **{k: v[arguments.warmup:] for k, v in times.items()}}), flush=True)
         if peer != "compute":
             state = {
                 key: value.full_tensor() if hasattr(value, "full_tensor") else value.detach().clone()

@@ -41,20 +41,8 @@ def maypole_program() -> str:
 def train(out: Path, name: str, options: list[str], epochs: int) -> tuple[dict, float]:
     """Runs examples/digits.py on two workers; shows rank 0's progress; returns the report and the accuracy in percent."""
     report, log = out / f"{name}.report.json", out / f"{name}.log"
-    command = [
-        maypole_program(),
-        "run",
-        "-n",
-        "2",
-        "--report",
-        str(report),
-        *options,
-        "--",
-        sys.executable,
-        str(ROOT / "examples" / "digits.py"),
-        "--epochs",
-        str(epochs),
-    ]
+    command = [maypole_program(), "run", "-n", "2", "--report", str(report), *options, "--", sys.executable,
+               str(ROOT / "examples" / "digits.py"), "--epochs", str(epochs)]
     accuracy = None
     with log.open("w") as file, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout:
@@ -85,10 +73,8 @@ def main() -> None:
     num_bytes = sum(group["bytes"] for group in measured["groups"])
     megabits = max(10, round(num_bytes * 8 / compute / PAYLOAD_SHARE / 1e7) * 10)
     communication = num_bytes / (megabits * 1e6 / 8 * PAYLOAD_SHARE)
-    remark = (
-        f"The link is paced: each ring edge is held to {megabits} Mbps, so that the {num_bytes / 1e6:.1f} MB of gradients take "
-        f"C = {communication * 1e3:.0f} ms; F+B took {compute * 1e3:.0f} ms."
-    )
+    remark = (f"The link is paced: each ring edge is held to {megabits} Mbps, so that the {num_bytes / 1e6:.1f} MB of gradients take "
+              f"C = {communication * 1e3:.0f} ms; F+B took {compute * 1e3:.0f} ms.")
     print(f"\n{remark}\nSo no schedule can do an iteration in less than max(F+B, C). All four in turn:")
 
     results = {}
@@ -98,23 +84,21 @@ def main() -> None:
         options = ["--schedule", schedule, "--bandwidth", f"{megabits}Mbps", "--timeline", str(timeline)]
         results[schedule] = train(arguments.out, schedule, options, arguments.epochs)
 
-    panels = [make_panel(f"{schedule}: {meaning}", arguments.out / f"{schedule}.timeline.json") for schedule, meaning in SCHEDULES.items()]
+    panels = [
+        make_panel(f"{schedule}: {meaning}", arguments.out / f"{schedule}.timeline.json") for schedule, meaning in SCHEDULES.items()
+    ]
     picture = arguments.out / "timelines.svg"
     picture.write_text(draw(panels, "Two workers, four schedules: the same two iterations", remark))
 
     slowest = results["sync"][0]["iteration_s"]
     print(f"\n{remark}\n")
-    print(
-        f"{'schedule':9} {'s/iteration':>11} {'F+B s':>8} {'RS s':>8} {'AG s':>8} {'exposed s':>10} {'bound s':>8} {'of bound':>9} "
-        f"{'speed-up':>9} {'test accuracy':>14}"
-    )
+    print(f"{'schedule':9} {'s/iteration':>11} {'F+B s':>8} {'RS s':>8} {'AG s':>8} {'exposed s':>10} {'bound s':>8} {'of bound':>9} "
+          f"{'speed-up':>9} {'test accuracy':>14}")
     for schedule, (report, accuracy) in results.items():
         iteration = report["iteration_s"]
-        print(
-            f"{schedule:9} {iteration:11.4f} {report['forward_s'] + report['backward_s']:8.4f} {report['reduce_scatter_s']:8.4f} "
-            f"{report['all_gather_s']:8.4f} {report['exposed_s']:10.4f} {report['bound_s']:8.4f} "
-            f"{100 * report['bound_s'] / iteration:7.1f} % {slowest / iteration:8.2f}x {accuracy:12.1f} %"
-        )
+        print(f"{schedule:9} {iteration:11.4f} {report['forward_s'] + report['backward_s']:8.4f} {report['reduce_scatter_s']:8.4f} "
+              f"{report['all_gather_s']:8.4f} {report['exposed_s']:10.4f} {report['bound_s']:8.4f} "
+              f"{100 * report['bound_s'] / iteration:7.1f} % {slowest / iteration:8.2f}x {accuracy:12.1f} %")
     print(f"\nBoth workers' timelines, two iterations of each schedule on one scale: {picture}")
     print(f"The same for a trace viewer such as Perfetto: {arguments.out}/*.timeline.json; reports and logs lie beside them.")
     print(f"Took {time.monotonic() - began:.0f} s.")

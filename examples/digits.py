@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a convolutional network on the 1,797 handwritten digits that scikit-learn ships.
 
-python3 examples/digits.py                                  on one process
-maypole run -n 2 -- python3 examples/digits.py              on two workers: the lines marked with (1), (2), (3) are all it takes
+    python3 examples/digits.py                                  on one process
+    maypole run -n 2 -- python3 examples/digits.py              on two workers: the lines marked with (1), (2), (3) are all it takes
 """
 
 import argparse
@@ -21,18 +21,10 @@ def conv(inputs: int, outputs: int) -> nn.Sequential:
 
 def make_model() -> nn.Sequential:
     return nn.Sequential(
-        conv(1, 64),
-        conv(64, 64),
-        nn.MaxPool2d(2),
-        conv(64, 128),
-        conv(128, 256),
-        nn.MaxPool2d(2),
-        conv(256, 256),
-        nn.Flatten(),
-        nn.Linear(1024, 256),
-        nn.ReLU(),
-        nn.Dropout(0.3),
-        nn.Linear(256, 10),
+        conv(1, 64), conv(64, 64), nn.MaxPool2d(2),
+        conv(64, 128), conv(128, 256), nn.MaxPool2d(2),
+        conv(256, 256), nn.Flatten(),
+        nn.Linear(1024, 256), nn.ReLU(), nn.Dropout(0.3), nn.Linear(256, 10),
     )
 
 
@@ -61,14 +53,14 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=2e-3)
     arguments = parser.parse_args()
 
-    maypole.init()  # (1)
+    maypole.init()                                                                              # (1)
     torch.manual_seed(maypole.rank())
     train, test = load_data()
-    sampler = maypole.DistributedSampler(train)  # (2)
+    sampler = maypole.DistributedSampler(train)                                                 # (2)
     loader = DataLoader(train, batch_size=arguments.batch, sampler=sampler, drop_last=True)
     model = make_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr, weight_decay=0.01)
-    optimizer = maypole.DistributedOptimizer(optimizer, model)  # (3)
+    optimizer = maypole.DistributedOptimizer(optimizer, model)                                  # (3)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, arguments.lr, total_steps=arguments.epochs * len(loader))
 
     for epoch in range(arguments.epochs):

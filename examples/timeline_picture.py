@@ -11,20 +11,12 @@ from pathlib import Path
 
 # Okabe and Ito's palette, which people with any colour vision can tell apart; waiting is hatched as well.
 COLOURS = {
-    "forward": "#56B4E9",
-    "backward": "#0072B2",
-    "reduce-scatter": "#E69F00",
-    "all-gather": "#CC79A7",
-    "update": "#009E73",
+    "forward": "#56B4E9", "backward": "#0072B2", "reduce-scatter": "#E69F00", "all-gather": "#CC79A7", "update": "#009E73",
     "wait": "url(#waiting)",
 }
 LABELS = {
-    "forward": "forward F",
-    "backward": "backward B",
-    "reduce-scatter": "reduce-scatter RS",
-    "all-gather": "all-gather AG",
-    "update": "update",
-    "wait": "waiting: exposed communication",
+    "forward": "forward F", "backward": "backward B", "reduce-scatter": "reduce-scatter RS", "all-gather": "all-gather AG",
+    "update": "update", "wait": "waiting: exposed communication",
 }
 # track -> (offset, height) of its lane within a worker's part
 LANES = {"compute": (0, 22), "wait": (0, 22), "update": (22, 4), "reduce-scatter": (27, 12), "all-gather": (40, 12)}
@@ -34,8 +26,8 @@ LEFT, WIDTH, RIGHT, TOP = 170, 900, 40, 96
 
 @dataclass
 class Span:
-    kind: str  # key of COLOURS
-    track: str  # key of LANES
+    kind: str    # key of COLOURS
+    track: str   # key of LANES
     begin: float  # seconds
     end: float
     name: str

@@ -11,20 +11,8 @@ import pytest
 from running import LIMIT_S, PROGRAM
 
 FIELDS = {
-    "policy",
-    "total_utility",
-    "utility_bound",
-    "jct_mean_s",
-    "jct_p50_s",
-    "jct_p95_s",
-    "jct_p99_s",
-    "makespan_s",
-    "jobs_finished",
-    "resizes",
-    "decision_p50_s",
-    "decision_p99_s",
-    "gap_mean",
-    "violations",
+    "policy", "total_utility", "utility_bound", "jct_mean_s", "jct_p50_s", "jct_p95_s", "jct_p99_s", "makespan_s", "jobs_finished",
+    "resizes", "decision_p50_s", "decision_p99_s", "gap_mean", "violations",
 }
 CLUSTER = """version: 1
 racks:
@@ -94,20 +82,8 @@ def test_the_checker_finds_nothing_wrong_with_what_is_written(files, policy):
 
 
 def test_the_checker_names_what_is_wrong(files):
-    simulated(
-        "--cluster",
-        "cluster.yaml",
-        "--workload",
-        "jobs.csv",
-        "--policy",
-        "fifo",
-        "--slot",
-        "10s",
-        "--instance",
-        "i.json",
-        "--decisions",
-        "d.jsonl",
-    )
+    simulated("--cluster", "cluster.yaml", "--workload", "jobs.csv", "--policy", "fifo", "--slot", "10s", "--instance", "i.json",
+              "--decisions", "d.jsonl")
     text = (files / "d.jsonl").read_text().splitlines()
     first = json.loads(text[0])
     first["jobs"]["a"]["bandwidth"] = 5
@@ -120,22 +96,8 @@ def test_the_checker_names_what_is_wrong(files):
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(files):
     runs = {}
     for name, seed in {"one": "7", "two": "7", "other": "8"}.items():
-        runs[name] = simulated(
-            "--workload",
-            "paper-contended",
-            "--jobs",
-            "60",
-            "--slots",
-            "60",
-            "--policy",
-            "gadget",
-            "--seed",
-            seed,
-            "--instance",
-            f"{name}.json",
-            "--decisions",
-            f"{name}.jsonl",
-        )
+        runs[name] = simulated("--workload", "paper-contended", "--jobs", "60", "--slots", "60", "--policy", "gadget", "--seed", seed,
+                               "--instance", f"{name}.json", "--decisions", f"{name}.jsonl")
     assert (files / "one.json").read_bytes() == (files / "two.json").read_bytes()
     assert lines(files / "one.jsonl") == lines(files / "two.jsonl")
     timed = {name for name in runs["one"] if name.startswith("decision_")}
@@ -145,19 +107,8 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(files):
 
 def test_skipped_slots_change_nothing(files):
     for name, flags in {"few": [], "all": ["--every-slot"]}.items():
-        simulated(
-            "--cluster",
-            "cluster.yaml",
-            "--workload",
-            "jobs.csv",
-            "--policy",
-            "fifo",
-            "--slot",
-            "1s",
-            "--decisions",
-            f"{name}.jsonl",
-            *flags,
-        )
+        simulated("--cluster", "cluster.yaml", "--workload", "jobs.csv", "--policy", "fifo", "--slot", "1s", "--decisions",
+                  f"{name}.jsonl", *flags)
     assert lines(files / "few.jsonl") == lines(files / "all.jsonl")
 
 
@@ -177,19 +128,8 @@ def test_a_dumped_decision_repeats_bit_for_bit(files, policy):
 
 
 def test_a_report_stands_alone_and_shows_every_policy(files):
-    done = maypole(
-        "compare",
-        "--workload",
-        "paper-contended",
-        "--jobs",
-        "40",
-        "--slots",
-        "60",
-        "--policies",
-        "gadget,fifo,las:topology",
-        "--html",
-        "report.html",
-    )
+    done = maypole("compare", "--workload", "paper-contended", "--jobs", "40", "--slots", "60", "--policies", "gadget,fifo,las:topology",
+                   "--html", "report.html")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["gadget", "fifo", "las:topology"]
     page = (files / "report.html").read_text()
