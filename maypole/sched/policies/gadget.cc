@@ -18,7 +18,8 @@ namespace {
 using gadget::Candidate;
 using gadget::Ring;
 
-constexpr double kEnough = 1e-4;  // a gap at which nothing more is tried
+constexpr double kEnough = 1e-4;        // a gap at which nothing more is tried
+constexpr std::int64_t kRoundings = 8;  // of the master's columns; local search does the rest
 constexpr std::int64_t kSubgradientSteps = 100;
 constexpr double kEnoughAtSize = 5e-3;  // the same in a large cluster, where a step improves little
 
@@ -80,6 +81,11 @@ class Gadget : public Policy {
                              {.max_pivots = options_.max_pivots, .max_columns = options_.max_columns}, decision.work);
     bound = std::min(bound, columns.bound);
     search.enough = bound * (1 - kEnough);
+    const std::int64_t roundings = std::min(kRoundings, options_.max_roundings);
+    for (std::int64_t k = 0; k < roundings && builder.objective() < search.enough; ++k) {
+      gadget::round_columns(builder, candidates, columns, rng);
+      ++decision.work.roundings;
+    }
     decision.limited = gadget::improve(builder, candidates, columns.prices, search, rng) || columns.limited || decision.limited;
   }
 

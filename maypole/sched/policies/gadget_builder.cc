@@ -51,6 +51,25 @@ void Builder::put(int job, Ring ring) {
   rings_[static_cast<std::size_t>(job)] = std::move(ring);
 }
 
+bool Builder::put_if_it_fits(int job, Ring ring) {
+  const Candidate& here = candidate(job);
+  if (ring.kept) {
+    return keep(job);
+  }
+  std::vector<int> racks;
+  for (const Part& part : ring.parts) {
+    racks.push_back(topology_->rack_of(part.server));
+  }
+  std::ranges::sort(racks);
+  const auto num_racks = std::ranges::unique(racks).begin() - racks.begin();
+  if ((here.max_racks > 0 && num_racks > here.max_racks) || !space_.route(ring, here) || !space_.holds(ring, here)) {
+    return false;
+  }
+  ring.value = here.value(ring.workers, static_cast<int>(ring.parts.size()));
+  put(job, std::move(ring));
+  return true;
+}
+
 void Builder::reset(std::vector<Ring> rings) {
   space_.clear();  // sums of many doubles drift; a fresh start does not
   rings_.assign(candidates_->size(), {});

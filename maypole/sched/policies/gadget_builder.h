@@ -32,6 +32,8 @@ class Builder {
   void remove(int job);
   /// The ring must fit and the job have none.
   void put(int job, Ring ring);
+  /// The same for a ring without paths that may not fit; its value is counted anew. Whether it did.
+  bool put_if_it_fits(int job, Ring ring);
   /// Frees everything, then takes these.
   void reset(std::vector<Ring> rings);
   [[nodiscard]] bool holds(int job, const Ring& ring) const { return space_.holds(ring, candidate(job)); }

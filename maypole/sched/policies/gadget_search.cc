@@ -127,4 +127,36 @@ bool improve(Builder& builder, const std::vector<Candidate>& candidates, const P
   return false;
 }
 
+void round_columns(Builder& builder, const std::vector<Candidate>& candidates, const ColumnBound& columns, base::Rng& rng) {
+  std::vector<Ring> before = builder.rings();
+  const double value = builder.objective();
+  builder.reset({});
+  std::vector<int> order;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].limit > 0) {
+      order.push_back(static_cast<int>(i));
+    }
+  }
+  shuffle(order, rng);
+  for (const int job : order) {
+    double left = rng.uniform();
+    for (const WeightedRing& column : columns.chosen[static_cast<std::size_t>(job)]) {
+      left -= column.weight;
+      if (left < 0) {
+        builder.put_if_it_fits(job, column.ring);
+        break;
+      }
+    }
+  }
+  for (const int job : order) {
+    if (builder.ring(job).parts.empty()) {
+      builder.place(job, columns.prices);
+    }
+  }
+  builder.fill(order);
+  if (builder.objective() < value) {
+    builder.reset(std::move(before));
+  }
+}
+
 }  // namespace maypole::sched::gadget

@@ -8,6 +8,7 @@
 
 #include "maypole/base/rng.h"
 #include "maypole/sched/policies/gadget_builder.h"
+#include "maypole/sched/policies/gadget_columns.h"
 
 #include <cstdint>
 
@@ -22,5 +23,10 @@ struct SearchLimits {
 
 /// Returns true where `max_columns` stopped it.
 bool improve(Builder& builder, const std::vector<Candidate>& candidates, const Prices& prices, const SearchLimits& limits, base::Rng& rng);
+
+/// Randomised rounding with repair: every job, in random order, draws one of its columns with the probability that is its weight, or none;
+/// a ring that no longer fits is dropped; then jobs without a ring take what is worth most after prices, and what is left is filled. The
+/// builder keeps the better of the result and what it had.
+void round_columns(Builder& builder, const std::vector<Candidate>& candidates, const ColumnBound& columns, base::Rng& rng);
 
 }  // namespace maypole::sched::gadget
