@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace maypole::sched {
 
@@ -86,7 +87,7 @@ std::optional<ExactColumn> ExactRounding::best_fitting(int job, const ExactPrice
   return std::move(found.front().column);
 }
 
-ExactChoice ExactRounding::round(const ExactMaster& master) {
+ExactChoice ExactRounding::round(const ExactMaster& master, bool pairs) {
   ExactChoice choice;
   choice.of_job.resize(problem_.jobs.size());
   ExactResidual residual(problem_);
@@ -112,11 +113,11 @@ ExactChoice ExactRounding::round(const ExactMaster& master) {
     }
     choice.gain += gain_of(chosen);
   }
-  improve(choice);
+  improve(choice, pairs);
   return choice;
 }
 
-void ExactRounding::improve(ExactChoice& choice) {
+void ExactRounding::improve(ExactChoice& choice, bool pairs) {
   const auto num_jobs = static_cast<int>(problem_.jobs.size());
   ExactPrices free;
   free.worker.assign(problem_.num_servers(), 0);
@@ -137,8 +138,7 @@ void ExactRounding::improve(ExactChoice& choice) {
       if (column) {
         residual.take(*column, -1);
       }
-      old.emplace_back(job, std::move(column));
-      column.reset();
+      old.emplace_back(job, std::exchange(column, std::nullopt));
     }
     double after = 0;
     for (const int job : order) {
@@ -174,7 +174,7 @@ void ExactRounding::improve(ExactChoice& choice) {
     for (int i = 0; i < num_jobs; ++i) {
       gained = again({i}) || gained;
     }
-    for (int i = 0; i < num_jobs; ++i) {
+    for (int i = 0; i < num_jobs && pairs; ++i) {
       for (int j = 0; j < num_jobs; ++j) {
         if (i != j) {
           gained = again({i, j}) || gained;

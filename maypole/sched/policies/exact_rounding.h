@@ -34,9 +34,9 @@ class ExactRounding {
  public:
   ExactRounding(const ExactProblem& problem, ExactPricer& pricer) : problem_(problem), pricer_(pricer) {}
   /// Takes the columns with the largest weights that fit, gives the other jobs the best that still fits at the prices, and improves.
-  [[nodiscard]] ExactChoice round(const ExactMaster& master);
-  /// Lets every job, then every pair of jobs, choose anew while all others stay, as long as that gains.
-  void improve(ExactChoice& choice);
+  [[nodiscard]] ExactChoice round(const ExactMaster& master, bool pairs);
+  /// Lets every job, then (if `pairs`) every pair of jobs, choose anew while all others stay, as long as that gains.
+  void improve(ExactChoice& choice, bool pairs);
 
  private:
   [[nodiscard]] std::optional<ExactColumn> best_fitting(int job, const ExactPrices& prices, const ExactResidual& residual);

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kIntegral = 1e-6;
 constexpr int kCoverRounds = 8;
+constexpr int kNodesWithPairs = 8;  // pairs are tried at the first nodes, then at every eighth: they cost as much as the rest of a node
 
 struct Node {
   std::vector<ExactBox> boxes;
@@ -97,7 +98,7 @@ class Search {
       const bool fractional = is_fractional();
       if (round == 0 || !fractional) {
         ++roundings_;
-        ExactChoice choice = rounding_.round(master_);
+        ExactChoice choice = rounding_.round(master_, answer_.nodes <= kNodesWithPairs || answer_.nodes % kNodesWithPairs == 0);
         if (choice.gain > answer_.choice.gain) {
           answer_.choice = std::move(choice);
           for (const std::optional<ExactColumn>& column : answer_.choice.of_job) {

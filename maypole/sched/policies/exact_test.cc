@@ -106,8 +106,7 @@ TEST(ExactTest, AgreesWithTheEnumerationOfAllRingsOnTinyCases) {
     EXPECT_THAT(check_decision(problem, decision), IsEmpty());
     EXPECT_GE(*decision.bound, best - 1e-9);
     EXPECT_LE(*decision.bound, decision.utility * (1 + 1e-5) + 1e-12);
-    SlotProblem free = problem;
-    binding += best < best_without_links(free) - 1e-9 ? 1 : 0;
+    binding += best < best_without_links(problem) - 1e-9 ? 1 : 0;
   }
   EXPECT_GT(binding, 80);  // links matter in a good part of the cases
 }
