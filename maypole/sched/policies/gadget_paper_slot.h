@@ -26,8 +26,9 @@ struct PaperSlot {
   double best_gain = 0;        // the largest pi_{i,k}
 
   [[nodiscard]] const model::Cluster& cluster() const { return *problem->cluster; }
-  /// What objectives are multiplied by in the LPs: gains from 1e-13 of the largest on are seen by the simplex, smaller ones count as 0.
-  [[nodiscard]] double scale() const { return best_gain > 0 ? 1e6 / best_gain : 1; }
+  /// What objectives are multiplied by in the LPs: gains from 1e-13 of the largest on are seen by the simplex, smaller ones count as 0,
+  /// and so do all where the largest is next to the end of the numbers (the feet of sigmoids).
+  [[nodiscard]] double scale() const { return best_gain > 1e-280 ? 1e6 / best_gain : 1; }
 };
 
 [[nodiscard]] PaperSlot make_paper_slot(const SlotProblem& problem);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/sched/policies/gadget_paper.h"
 
+#include "maypole/sched/policies/exact.h"
 #include "maypole/sched/policies/exact_testing.h"
 #include "maypole/sched/policies/gadget_paper_augmented_lp.h"
 #include "maypole/sched/policies/gadget_paper_decomposition.h"
@@ -231,6 +232,20 @@ TEST(GadgetPaperTest, AsPublishedCountsOverloadsAndCleanedHasNone) {
     EXPECT_GE(cleaned.report().relaxation, cleaned.report().augmented * (1 - 1e-9));
   }
   EXPECT_GT(overloaded, 10);
+}
+
+TEST(GadgetPaperTest, JobsOnTheFootOfASigmoidGainNothingAndGetNothing) {
+  // Gains of exp(-720): the smallest numbers there are.
+  const Cluster cluster = flat_cluster({4});
+  std::vector<Job> jobs = {elastic_job(cluster, "a", 1, 2), elastic_job(cluster, "b", 1, 2)};
+  for (Job& job : jobs) {
+    job.utility = {.kind = model::UtilityKind::kSigmoid, .sensitivity = 0.5, .expected = 1440};
+  }
+  const SlotProblem problem = problem_of(cluster, jobs);
+  GadgetPaper policy({});
+  base::Rng rng(1);
+  EXPECT_THAT(policy.decide(problem, rng).placements, IsEmpty());
+  EXPECT_FALSE(Exact().decide(problem, rng).limited);
 }
 
 TEST(GadgetPaperTest, ReachesAThirdOfTheAugmentedOptimumWithinTheTheoremsFactors) {
