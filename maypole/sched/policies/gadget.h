@@ -7,7 +7,10 @@
 //   1. what each number of workers is worth to each job, looking ahead               gadget_candidate.h, concave_hull.h
 //   2. prices of the resources, as if only totals counted; this is `bound_lp`         gadget_pooled.h
 //   3. greedy: running rings that are worth their price stay, others take the ring
-//      that is worth most after its price, what is left goes by marginal utility      gadget_builder.h
+//      that is worth most after its price, what is left goes by marginal utility      gadget_greedy.h, gadget_builder.h
+//   4. where that is not near the bound, in small clusters: columns, their rounding     gadget_columns.h
+//      in large ones: prices by class of server, and the greedy again under them       gadget_classes.h
+//   5. local search                                                                     gadget_search.h
 //
 // gadget-blind does not look at `work` (nor at `budget`, but for never exceeding it). For `linear` utilities it weighs progress by
 // (slot + largest attained service) / (slot + attained service): what has run long is likely to run long still.

@@ -4,6 +4,7 @@
 #include "maypole/base/check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <queue>
@@ -103,10 +104,11 @@ std::optional<Ring> Builder::running_ring(int job) const {
 
 bool Builder::keep(int job) {
   std::optional<Ring> ring = running_ring(job);
-  if (ring) {
-    put(job, *std::move(ring));
+  if (!ring) {
+    return false;
   }
-  return ring.has_value();
+  put(job, *std::move(ring));
+  return true;
 }
 
 bool Builder::place(int job, const Prices& prices, double scale) {
@@ -117,10 +119,11 @@ bool Builder::place(int job, const Prices& prices, double scale) {
       found = std::move(running);
     }
   }
-  if (found) {
-    put(job, *std::move(found));
+  if (!found) {
+    return false;
   }
-  return found.has_value();
+  put(job, *std::move(found));
+  return true;
 }
 
 std::optional<Ring> Builder::find(int job, const Prices& prices, const Goal& goal) {
@@ -233,7 +236,7 @@ std::vector<int> Builder::likely_racks(int job, double wanted) const {
     }
   }
   const double demand = here.job->demand[space_.primary()];
-  const int workers = demand > 0 ? static_cast<int>(wanted / demand + 0.5) : here.min;
+  const int workers = demand > 0 ? static_cast<int>(std::lround(wanted / demand)) : here.min;
   for (int w = workers; w >= here.min; w = w > here.min ? std::max(here.min, w / 2) : 0) {
     if (const int server = space_.tightest_server(*here.job, w); server >= 0) {
       add(topology_->rack_of(server));
