@@ -3,6 +3,7 @@
 
 #include "maypole/base/status.h"
 #include "maypole/base/units.h"
+#include "maypole/cli/prediction.h"
 #include "maypole/cli/scenario.h"
 #include "maypole/cli/what_if.h"
 #include "maypole/formats/number.h"
@@ -35,6 +36,8 @@ struct Written {
   std::size_t workers_per_host = 1;
   double contention = 0;
   std::size_t groups = 0;  // 0: the best
+  std::vector<std::string> fit;
+  std::vector<std::string> check;
   std::string html;
   bool json = false;
 };
@@ -84,6 +87,31 @@ absl::StatusOr<overlap::Network> network_of(const Written& written, const model:
   return network;
 }
 
+absl::StatusOr<std::vector<MeasuredRun>> read_runs(const std::vector<std::string>& paths) {
+  std::vector<MeasuredRun> runs;
+  for (const std::string& path : paths) {
+    MAYPOLE_ASSIGN_OR_RETURN(MeasuredRun run, read_measured_run(path));
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+/// The iterations of reports in the simulator, beside what they took.
+absl::Status check_runs(const Written& written, const model::Profile& profile, const overlap::Network& network) {
+  MAYPOLE_ASSIGN_OR_RETURN(const std::vector<MeasuredRun> runs, read_runs(written.check));
+  std::vector<Prediction> predictions;
+  for (const MeasuredRun& run : runs) {
+    MAYPOLE_ASSIGN_OR_RETURN(Prediction prediction, predict(profile, network, run));
+    predictions.push_back(std::move(prediction));
+  }
+  if (written.json) {
+    fmt::print("{{\"contention\": {}, \"checks\": {}}}\n", formats::format_number(network.contention), predictions_json(predictions));
+  } else {
+    fmt::print("contention {:.3f}\n{}", network.contention, predictions_text(predictions));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<std::size_t>> workers_of(const std::string& text) {
   std::vector<std::size_t> workers;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -109,7 +137,14 @@ absl::Status plan(const Written& written) {
       return absl::OkStatus();
     }
   }
-  MAYPOLE_ASSIGN_OR_RETURN(const overlap::Network network, network_of(written, profile));
+  MAYPOLE_ASSIGN_OR_RETURN(overlap::Network network, network_of(written, profile));
+  if (!written.fit.empty()) {
+    MAYPOLE_ASSIGN_OR_RETURN(const std::vector<MeasuredRun> runs, read_runs(written.fit));
+    MAYPOLE_ASSIGN_OR_RETURN(network.contention, fit_contention_to(profile, network, runs));
+  }
+  if (!written.check.empty()) {
+    return check_runs(written, profile, network);
+  }
   WhatIfOptions options;
   MAYPOLE_ASSIGN_OR_RETURN(options.workers, workers_of(written.workers));
   if (written.groups > 0) {
@@ -142,6 +177,12 @@ std::function<int()> add_plan(CLI::App& app) {
   command->add_option("--workers-per-host", written->workers_per_host, "Workers that share a host")->capture_default_str();
   command->add_option("--contention", written->contention, "While the link is busy, computing takes 1 + this times as long")
       ->capture_default_str();
+  command->add_option("--fit", written->fit, "Fit the contention to a report of `maypole run --report`; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--check", written->check,
+                   "Instead: what the simulator says of the run of a report, beside what it took; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--groups", written->groups, "So many even groups instead of the best fusion");
   command->add_option("--html", written->html, "Write one self-contained HTML page");
   command->add_flag("--json", written->json, "Print one JSON object");

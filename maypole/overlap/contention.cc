@@ -48,7 +48,8 @@ double fit_contention(std::span<const MeasuredIteration> iterations) {
       low += third;
     }
   }
-  return (low + high) / 2;
+  const double refined = (low + high) / 2;
+  return misfit(iterations, refined) < least ? refined : best;  // where contention changes nothing, the least that fits
 }
 
 }  // namespace maypole::overlap

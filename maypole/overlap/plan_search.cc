@@ -128,79 +128,104 @@ class DearSearch {
   Reach best_;
 };
 
+/// Climbs from one start after another, while trials are left.
 class LocalSearch {
  public:
   LocalSearch(const CutLine& line, const IterationSetting& setting, const Schedule& schedule, std::size_t trials)
       : line_(line), setting_(setting), schedule_(schedule), trials_(trials) {
-    // The first block is reduced after backward and gathered before its use, whatever the cuts.
+    // The first block is reduced when it is ready and gathered before its use, whatever the cuts.
     const GroupLoad& first = line.block(0);
-    floor_s_ = std::max(iteration_bound(setting, line.bytes()),
-                        setting.backward_s + 2 * setting.phase(first.bytes) + setting.forward_s - first.need_s);
+    floor_s_ =
+        std::max(iteration_bound(setting, line.bytes()), first.ready_s + 2 * setting.phase(first.bytes) + setting.forward_s - first.need_s);
   }
 
-  /// Takes the cuts where they are better.
+  Cuts run(std::span<const Cuts> starts) {
+    std::vector<Tried> tried;
+    for (const Cuts& cuts : starts) {
+      tried.push_back({iteration_of(cuts), cuts});
+    }
+    std::ranges::stable_sort(tried, {}, &Tried::iteration_s);
+    Tried best = tried.front();
+    for (const Tried& start : tried) {
+      here_ = start;
+      climb();
+      if (here_.iteration_s < best.iteration_s) {
+        best = here_;
+      }
+      if (trials_ == 0 || best.iteration_s <= floor_s_ * (1 + kCloseEnough)) {
+        break;
+      }
+    }
+    return best.cuts;
+  }
+
+ private:
+  struct Tried {
+    double iteration_s = kUnlimited;
+    Cuts cuts;
+  };
+
+  [[nodiscard]] double iteration_of(const Cuts& cuts) const { return simulate(schedule_, line_.loads(cuts), setting_).iteration_s; }
+
+  /// Moves there where it is better.
   bool offer(Cuts cuts) {
     if (trials_ == 0) {
       return false;
     }
     --trials_;
-    const double iteration_s = simulate(schedule_, line_.loads(cuts), setting_).iteration_s;
-    if (iteration_s >= best_s_ * (1 - 1e-9)) {
+    const double iteration_s = iteration_of(cuts);
+    if (iteration_s >= here_.iteration_s * (1 - 1e-9)) {
       return false;
     }
-    best_s_ = iteration_s;
-    best_ = std::move(cuts);
+    here_ = {iteration_s, std::move(cuts)};
     return true;
   }
 
   void climb() {
     std::size_t step = std::max<std::size_t>(1, line_.num_blocks() / 16);
-    while (trials_ > 0 && step > 0 && best_s_ > floor_s_ * (1 + kCloseEnough)) {
+    while (trials_ > 0 && step > 0 && here_.iteration_s > floor_s_ * (1 + kCloseEnough)) {
       if (!sweep(step)) {
         step /= 2;
       }
     }
   }
 
-  [[nodiscard]] const Cuts& best() const { return best_; }
-
- private:
   /// Tries every move once; true if one was taken.
   bool sweep(std::size_t step) {
     bool better = false;
-    for (std::size_t k = 0; k < best_.size() && trials_ > 0; ++k) {  // best_ changes
+    for (std::size_t k = 0; k < here_.cuts.size() && trials_ > 0; ++k) {  // here_ changes
       better |= k > 0 && (move(k, step, true) || move(k, step, false) || remove(k));
-      better |= k < best_.size() && add(k);
+      better |= k < here_.cuts.size() && add(k);
     }
     return better;
   }
 
-  [[nodiscard]] std::size_t end_of(std::size_t k) const { return k + 1 < best_.size() ? best_[k + 1] : line_.num_blocks(); }
+  [[nodiscard]] std::size_t end_of(std::size_t k) const { return k + 1 < here_.cuts.size() ? here_.cuts[k + 1] : line_.num_blocks(); }
 
   bool move(std::size_t k, std::size_t step, bool later) {
-    const std::size_t from = best_[k];
+    const std::size_t from = here_.cuts[k];
     const std::size_t to = later ? from + step : from - std::min(step, from);
-    if (to <= best_[k - 1] || to >= end_of(k)) {
+    if (to <= here_.cuts[k - 1] || to >= end_of(k)) {
       return false;
     }
-    Cuts cuts = best_;
+    Cuts cuts = here_.cuts;
     cuts[k] = to;
     return offer(std::move(cuts));
   }
 
   bool remove(std::size_t k) {
-    Cuts cuts = best_;
+    Cuts cuts = here_.cuts;
     cuts.erase(cuts.begin() + static_cast<std::ptrdiff_t>(k));
     return offer(std::move(cuts));
   }
 
   /// Cuts group k in the middle, and near its begin, where the group that forward needs first is best small.
   bool add(std::size_t k) {
-    const std::size_t middle = (best_[k] + end_of(k)) / 2;
+    const std::size_t middle = (here_.cuts[k] + end_of(k)) / 2;
     bool better = false;
-    for (const std::size_t at : {middle, best_[k] + 1}) {
-      if (at > best_[k] && at < end_of(k)) {
-        Cuts cuts = best_;
+    for (const std::size_t at : {middle, here_.cuts[k] + 1}) {
+      if (at > here_.cuts[k] && at < end_of(k)) {
+        Cuts cuts = here_.cuts;
         cuts.insert(cuts.begin() + static_cast<std::ptrdiff_t>(k) + 1, at);
         better |= offer(std::move(cuts));
       }
@@ -213,8 +238,7 @@ class LocalSearch {
   const Schedule& schedule_;
   std::size_t trials_;
   double floor_s_ = 0;  // no cuts are below it
-  Cuts best_;
-  double best_s_ = kUnlimited;
+  Tried here_;
 };
 
 /// Plans of few and of many groups, with a small first group and without.
@@ -240,12 +264,7 @@ Cuts best_dear_cuts(const CutLine& line, const IterationSetting& setting) {
 
 Cuts improve_cuts(const CutLine& line, const IterationSetting& setting, const Schedule& schedule, std::span<const Cuts> starts,
                   std::size_t trials) {
-  LocalSearch search(line, setting, schedule, trials);
-  for (const Cuts& start : starts) {
-    search.offer(start);
-  }
-  search.climb();
-  return search.best();
+  return LocalSearch(line, setting, schedule, trials).run(starts);
 }
 
 Cuts best_cuts(const CutLine& line, const IterationSetting& setting, const Schedule& schedule) {

@@ -36,7 +36,8 @@ namespace maypole::overlap {
 /// Least iteration under dear.
 [[nodiscard]] Cuts best_dear_cuts(const CutLine& line, const IterationSetting& setting);
 
-/// Starts with the best of `starts` and tries to remove, move and add cuts, for at most `trials` runs of the simulator.
+/// Tries to remove, move and add cuts from each of `starts`, the best first, for at most `trials` runs of the simulator besides those of
+/// the starts, of which there must be one.
 [[nodiscard]] Cuts improve_cuts(const CutLine& line, const IterationSetting& setting, const Schedule& schedule,
                                 std::span<const Cuts> starts, std::size_t trials);
 
