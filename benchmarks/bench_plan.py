@@ -21,7 +21,6 @@ from benchmarks.fabric import Fabric
 
 CALIBRATION = [("300mbit", "gpt", 8), ("300mbit", "cnn", 32)]
 SCHEDULES = ["wfbp", "dear", "weave"]
-ITERATIONS = 16
 
 
 def launch(fabric: Fabric, what: list[str], command: list[str]) -> None:
@@ -30,16 +29,18 @@ def launch(fabric: Fabric, what: list[str], command: list[str]) -> None:
     run_checked(program, f"maypole {what[0]}", 600, env=environment)
 
 
-def measure(link: str, model: str, batch: int, folder: Path) -> tuple[Path, dict[str, Path]]:
+def measure(link: str, model: str, batch: int, folder: Path, iterations: int) -> tuple[Path, dict[str, Path]]:
     """A profile of the cell, and a report for each schedule."""
     profile = folder / f"{link}-{model}-{batch}.json"
     reports = {schedule: folder / f"{link}-{model}-{batch}-{schedule}.json" for schedule in SCHEDULES}
     with Fabric(2, link) as fabric, tempfile.TemporaryDirectory() as weights:
         progress(f"{link} {model} {batch}: profile ...")
-        launch(fabric, ["profile", "-o", str(profile)], worker(model, batch, ["maypole-sync"], 1000, weights))
+        launch(
+            fabric, ["profile", "-o", str(profile), "--iterations", str(iterations)], worker(model, batch, ["maypole-sync"], 1000, weights)
+        )
         for schedule, report in reports.items():
             progress(f"{link} {model} {batch}: {schedule} ...")
-            launch(fabric, ["run", "--report", str(report)], worker(model, batch, [f"maypole-{schedule}"], ITERATIONS, weights))
+            launch(fabric, ["run", "--report", str(report)], worker(model, batch, [f"maypole-{schedule}"], iterations, weights))
     return profile, reports
 
 
@@ -50,19 +51,19 @@ def plan(*arguments: str) -> dict:
     return json.loads(done.stdout)
 
 
-def predict_cells(rows: Rows, cells: list[tuple[str, str, int]], calibration: list[tuple[str, str, int]]) -> None:
+def predict_cells(rows: Rows, cells: list[tuple[str, str, int]], calibration: list[tuple[str, str, int]], iterations: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         factors = []
         for link, model, batch in calibration:
-            profile, reports = measure(link, model, batch, folder)
+            profile, reports = measure(link, model, batch, folder, iterations)
             fit = [word for report in reports.values() for word in ("--fit", str(report))]
             answer = plan("--profile", str(profile), *fit, *[word for report in reports.values() for word in ("--check", str(report))])
             factors.append(answer["contention"])
             rows.add(kind="calibration", model=model, batch=batch, link=link, workers=2, contention=answer["contention"])
         contention = sum(factors) / len(factors) if factors else 0.0
         for link, model, batch in cells:
-            profile, reports = measure(link, model, batch, folder)
+            profile, reports = measure(link, model, batch, folder, iterations)
             check = [word for report in reports.values() for word in ("--check", str(report))]
             ring = json.loads(profile.read_text())["ring"]
             for found in plan("--profile", str(profile), "--contention", str(contention), *check)["checks"]:
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--parts", default="simulator,search,prediction", help="which of these to run")
     parser.add_argument("--cells", help="link:model:batch,... to predict; default: those of bench-training")
     parser.add_argument("--calibration", help="the same, to fit the contention to")
+    parser.add_argument("--iterations", type=int, default=20, help="measured in each run")
     arguments = parser.parse_args()
     parts = arguments.parts.split(",")
 
@@ -104,7 +106,7 @@ def main() -> None:
         for row in answer["search"]:
             rows.add(**{"kind": "search", **row})
     if "prediction" in parts:
-        predict_cells(rows, cells(arguments.cells, CELLS), cells(arguments.calibration, CALIBRATION))
+        predict_cells(rows, cells(arguments.cells, CELLS), cells(arguments.calibration, CALIBRATION), arguments.iterations)
     report(rows.rows)
 
 

@@ -18,8 +18,8 @@ struct Asked {
 };
 
 const Asked& asked() {
-  static const Asked kAsked;
-  return kAsked;
+  static const Asked asked_once;
+  return asked_once;
 }
 
 TEST(WhatIf, HasARowForEverySchedule) {

@@ -153,8 +153,8 @@ class Chooser {
 }  // namespace
 
 const std::vector<std::string>& simulated_schedules() {
-  static const std::vector<std::string> kNames = {"sync", "wfbp", "mg-wfbp", "horovod", "priority", "dear", "weave"};
-  return kNames;
+  static const std::vector<std::string> names = {"sync", "wfbp", "mg-wfbp", "horovod", "priority", "dear", "weave"};
+  return names;
 }
 
 absl::StatusOr<FusionChoice> choose_fusion(const model::Profile& profile, const Network& network, std::size_t workers,
