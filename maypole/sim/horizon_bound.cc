@@ -18,10 +18,10 @@ using model::ResourceId;
 
 // Jobs times slots above which pricing would take longer than people wait for.
 constexpr double kLargest = 2e6;
-constexpr int kSteps = 300;
-constexpr int kPatience = 8;        // steps without progress after which the aim is brought nearer
-constexpr double kFirstAim = 0.05;  // of the best bound: how far below it the steps aim
-constexpr double kLastAim = 1e-5;
+constexpr int kRounds = 2;
+constexpr double kShrink = 0.7;  // from one number of first slots to the next
+constexpr double kLargestFactor = 1.5;
+constexpr int kFactors = 12;  // golden sections for a factor
 constexpr int kBisections = 40;
 constexpr int kSections = 60;  // of the golden-section search for how much of the last slot a job takes
 
@@ -197,6 +197,46 @@ std::vector<double> even_prices(Dual& dual, std::vector<double>& slack) {
   return prices_at(high);
 }
 
+/// Scales the prices of the first `count` slots by what lowers D most; returns that D.
+double scale_first(Dual& dual, std::size_t count, std::vector<double>& prices, double best) {
+  constexpr double kGolden = 0.6180339887498949;
+  std::vector<double> slack(dual.num_prices());
+  const std::size_t end = count * dual.num_resources();
+  const auto scaled = [&](double factor) {
+    std::vector<double> tried = prices;
+    for (std::size_t i = 0; i < end; ++i) {
+      tried[i] *= factor;
+    }
+    return tried;
+  };
+  double low = 0;
+  double high = kLargestFactor;
+  double left = high - kGolden * (high - low);
+  double right = low + kGolden * (high - low);
+  double at_left = dual.value(scaled(left), slack);
+  double at_right = dual.value(scaled(right), slack);
+  for (int i = 0; i < kFactors; ++i) {
+    if (at_left < at_right) {
+      high = right;
+      right = left;
+      at_right = at_left;
+      left = high - kGolden * (high - low);
+      at_left = dual.value(scaled(left), slack);
+    } else {
+      low = left;
+      left = right;
+      at_left = at_right;
+      right = low + kGolden * (high - low);
+      at_right = dual.value(scaled(right), slack);
+    }
+  }
+  if (std::min(at_left, at_right) < best) {
+    prices = scaled(at_left < at_right ? left : right);
+    best = std::min(at_left, at_right);
+  }
+  return best;
+}
+
 }  // namespace
 
 HorizonBound horizon_bound(const model::Instance& instance) {
@@ -210,36 +250,11 @@ HorizonBound horizon_bound(const model::Instance& instance) {
   Dual dual(instance);
   std::vector<double> slack(dual.num_prices());
   std::vector<double> prices = even_prices(dual, slack);
-  std::vector<double> best_prices = prices;
   double best = dual.value(prices, slack);
-  double aim = kFirstAim;
-  int since = 0;
-  for (int step = 0; step < kSteps && aim > kLastAim; ++step) {
-    const double value = step == 0 ? best : dual.value(prices, slack);
-    if (value < best - 1e-9 * std::abs(best)) {
-      best = value;
-      best_prices = prices;
-      since = 0;
-    } else if (++since > kPatience) {
-      aim /= 2;
-      since = 0;
-      prices = best_prices;
-      best = std::min(best, dual.value(prices, slack));
-    }
-    // A price of 0 whose slot has room cannot fall: that part of the subgradient does not count.
-    double norm = 0;
-    for (std::size_t i = 0; i < slack.size(); ++i) {
-      if (prices[i] <= 0 && slack[i] > 0) {
-        slack[i] = 0;
-      }
-      norm += slack[i] * slack[i];
-    }
-    if (norm <= 0) {
-      break;
-    }
-    const double length = (value - best + aim * std::abs(best)) / norm;
-    for (std::size_t i = 0; i < prices.size(); ++i) {
-      prices[i] = std::max(0.0, prices[i] - length * slack[i]);
+  for (int round = 0; round < kRounds; ++round) {
+    // From the whole horizon down: prices rise in time, as whoever could use a slot can use all later ones.
+    for (double count = instance.slots; count >= 1; count *= kShrink) {
+      best = scale_first(dual, static_cast<std::size_t>(count), prices, best);
     }
   }
   bound.value = std::min(bound.value, best * (1 + 1e-9));
