@@ -166,7 +166,7 @@ def test_an_overloaded_trace_ends_and_says_by_how_much(files):
     [
         (["simulate", "--workload", "none.csv"], "none.csv"),
         (["simulate", "--workload", "paper", "--policy", "best"], "'best' is not a policy"),
-        (["simulate", "--workload", "paper", "--policy", "las:fast"], "'fast' is no option of a policy"),
+        (["simulate", "--workload", "paper", "--policy", "las:fast"], "'fast' is no option of las"),
         (["simulate", "--workload", "paper", "--slot", "0s"], "--slot: duration '0s' must be above zero"),
         (["simulate", "--workload", "jobs.csv", "--cluster", "cluster.yaml", "--budget", "iterations"], "--budget"),
         (["simulate", "--workload", "paper", "--elastic"], "--elastic: is for traces"),

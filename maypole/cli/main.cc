@@ -16,11 +16,28 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
+
+namespace {
+
+/// The exit code of a command, or that of a failure where its output got lost: on a full disk every write seems to work until the last.
+int with_output(int code) {
+  const bool written = std::ferror(stdout) == 0 && std::fflush(stdout) == 0;
+  if (!written && code == 0) {
+    fmt::print(stderr, "maypole: standard output cannot be written: {}\n", std::generic_category().message(errno));
+    return 1;
+  }
+  return code;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace maypole::cli;
@@ -56,11 +73,15 @@ int main(int argc, char** argv) {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      return app.exit(error);  // --help and --version
+      return with_output(app.exit(error));  // --help and --version
     }
     const std::vector<CLI::App*> chosen = app.get_subcommands();
     fmt::print(stderr, "maypole{}{}: {}\n", chosen.empty() ? "" : " ", chosen.empty() ? "" : chosen.front()->get_name(), error.what());
     return kWrongUse;
   }
-  return commands.at(app.get_subcommands().front()->get_name())();
+  try {
+    return with_output(commands.at(app.get_subcommands().front()->get_name())());
+  } catch (const std::system_error&) {  // fmt::print: a buffer that went over met the same full disk before the end
+    return with_output(0);
+  }
 }

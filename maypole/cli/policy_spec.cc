@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -29,6 +30,30 @@ std::optional<T> number(std::string_view text) {
   T value{};
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   return failed == std::errc() && end == text.data() + text.size() && value >= 0 ? std::optional<T>(value) : std::nullopt;
+}
+
+struct KnownOption {
+  std::string_view written;
+  std::vector<std::string_view> policies;  // those that it means something to
+
+  [[nodiscard]] std::string_view name() const { return written.substr(0, written.find('=')); }
+};
+
+/// The options of a policy.
+std::vector<KnownOption> options_of(std::string_view policy) {
+  const std::vector<std::string_view> placed = {"fifo", "srtf", "drf", "las", "optimus"};
+  const std::vector<std::string_view> gadgets = {"gadget", "gadget-blind"};
+  std::vector<KnownOption> options = {{"topology", placed},
+                                      {"threshold=S", {"las"}},
+                                      {"continuous", {"las"}},
+                                      {"ageing=R", gadgets},
+                                      {"published", {"gadget-paper"}},
+                                      {"roundings=N", {"gadget-paper"}},
+                                      {"pivots=N", {"gadget", "gadget-blind", "gadget-paper"}},
+                                      {"columns=N", gadgets},
+                                      {"tries=N", gadgets}};
+  std::erase_if(options, [&](const KnownOption& option) { return std::ranges::find(option.policies, policy) == option.policies.end(); });
+  return options;
 }
 
 /// Sets the option; false where there is none of that name, or its value is not a number of at least 0.
@@ -79,13 +104,22 @@ absl::StatusOr<PolicySpec> parse_policy(std::string_view text) {
   spec.text = std::string(text);
   const std::vector<std::string> parts = split(text, ':');
   spec.name = parts.front();
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    if (!set_option(spec.options, parts[i])) {
-      return base::error(absl::StatusCode::kInvalidArgument, "'{}' is no option of a policy: write {}", parts[i],
-                         "topology, continuous, threshold=S, ageing=R, published, roundings=N, pivots=N, columns=N or tries=N");
-    }
-  }
   MAYPOLE_RETURN_IF_ERROR(sched::make_policy(spec.name, spec.options).status());
+  const std::vector<KnownOption> known = options_of(spec.name);
+  std::vector<std::string_view> given;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string_view name = std::string_view(parts[i]).substr(0, parts[i].find('='));
+    if (std::ranges::find(known, name, &KnownOption::name) == known.end() || !set_option(spec.options, parts[i])) {
+      std::vector<std::string_view> written;
+      std::ranges::transform(known, std::back_inserter(written), &KnownOption::written);
+      return base::error(absl::StatusCode::kInvalidArgument, "'{}' is no option of {}: {}", parts[i], spec.name,
+                         known.empty() ? "it has none" : fmt::format("write {}; numbers of at least 0", fmt::join(written, ", ")));
+    }
+    if (std::ranges::find(given, name) != given.end()) {
+      return base::error(absl::StatusCode::kInvalidArgument, "the option {} of {} is there twice: keep one", name, spec.name);
+    }
+    given.push_back(name);
+  }
   return spec;
 }
 

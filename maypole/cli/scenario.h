@@ -22,14 +22,15 @@ namespace maypole::cli {
 struct ScenarioFlags {
   std::string cluster;
   std::string workload;
-  int jobs = 0;    // 0: not given
-  int slots = -1;  // -1: not given
-  std::string slot = "60s";
-  std::uint64_t seed = 1;
+  int jobs = 0;                       // 0: not given
+  int slots = -1;                     // -1: not given
+  std::string slot;                   // empty: not given
+  std::optional<std::uint64_t> seed;  // none: not given
   std::string budget;
   std::string utility;
   bool elastic = false;
   bool rigid = false;
+  std::string measured;
   double gpus_per_server = 0;
   std::string server_bandwidth;
   std::string uplink_bandwidth;

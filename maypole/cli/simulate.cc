@@ -7,6 +7,7 @@
 #include "maypole/cli/scenario.h"
 #include "maypole/cli/simulation_run.h"
 #include "maypole/formats/instance_json.h"
+#include "maypole/formats/number.h"
 #include "maypole/formats/text_file.h"
 
 #include <CLI/CLI.hpp>
@@ -35,7 +36,7 @@ class Outputs {
   Outputs(const Written& written, const Scenario& scenario, PolicySpec policy)
       : instance_(scenario.instance), policy_(std::move(policy)), decisions_file_(written.decisions_file) {
     if (!written.dump.empty()) {
-      dump_slot_ = std::stoll(written.dump[0]);
+      dump_slot_ = formats::parse_integer(written.dump[0]).value_or(-1);
       dump_file_ = written.dump[1];
     }
   }
@@ -49,6 +50,8 @@ class Outputs {
     }
     return absl::OkStatus();
   }
+
+  [[nodiscard]] bool wanted() const { return decisions_.is_open() || dump_slot_ >= 0; }
 
   void before(const sched::SlotProblem& problem) {
     if (problem.slot == dump_slot_) {
@@ -108,7 +111,9 @@ absl::Status simulate(const Written& written) {
   sim::SimulationOptions options;
   options.skip_unchanged = !written.every_slot && written.dump.empty();  // a slot that is to be dumped has to be asked
   options.before_decision = [&](const sched::SlotProblem& problem) { outputs.before(problem); };
-  options.on_slot = [&](const sched::SlotOutcome& outcome) { outputs.slot(outcome); };
+  if (outputs.wanted()) {
+    options.on_slot = [&](const sched::SlotOutcome& outcome) { outputs.slot(outcome); };
+  }
   MAYPOLE_ASSIGN_OR_RETURN(const SimulationRun run, run_policy(instance, *policy, std::move(options)));
   MAYPOLE_RETURN_IF_ERROR(outputs.close());
   const UtilityBound bound = utility_bound(instance);
@@ -141,7 +146,7 @@ std::function<int()> add_simulate(CLI::App& app) {
   command->add_flag("--every-slot", written->every_slot, "Ask the policy in every slot, also where its answer cannot change");
   command->footer(policy_help());
   return [written] {
-    if (!written->dump.empty() && written->dump[0].find_first_not_of("0123456789") != std::string::npos) {
+    if (!written->dump.empty() && formats::parse_integer(written->dump[0]).value_or(-1) < 0) {
       return fail("simulate", base::error(absl::StatusCode::kInvalidArgument, "--dump-decision: '{}' is not a slot: write SLOT FILE",
                                           written->dump[0]));
     }

@@ -18,11 +18,11 @@ absl::StatusOr<model::Cluster> plain_servers(int count, double gpus) {
 
 }  // namespace
 
-absl::StatusOr<SuggestedCluster> suggest_cluster(const std::string& path) {
+absl::StatusOr<SuggestedCluster> suggest_cluster(const std::string& path, const std::string& measured) {
   constexpr double kGpusPerServer = 8;
   constexpr double kAnyJobFits = 1e9;
   MAYPOLE_ASSIGN_OR_RETURN(const model::Cluster vast, plain_servers(1, kAnyJobFits));
-  MAYPOLE_ASSIGN_OR_RETURN(const Workload workload, read_workload(path, {}, vast));
+  MAYPOLE_ASSIGN_OR_RETURN(const Workload workload, read_workload(path, {.measured = measured}, vast));
   if (workload.format == WorkloadFormat::kPollux) {
     MAYPOLE_ASSIGN_OR_RETURN(model::Cluster cluster, plain_servers(16, 4));
     return SuggestedCluster{std::move(cluster), 0, "cluster: the published 16 servers of 4 GPUs, links not modelled"};

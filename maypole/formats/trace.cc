@@ -3,6 +3,7 @@
 
 #include "maypole/base/status.h"
 
+#include <algorithm>
 #include <array>
 
 namespace maypole::formats {
@@ -34,6 +35,11 @@ const std::vector<Mark>& marks() {
 absl::StatusOr<WorkloadFormat> recognise(const CsvTable& table) {
   for (const Mark& mark : marks()) {
     if (table.has(mark.columns)) {
+      for (const std::string& column : table.header) {
+        if (mark.format == WorkloadFormat::kOurs && std::ranges::find(mark.columns, column) == mark.columns.end()) {
+          return error(kInvalid, "{}:1: {}: is no column of our workload: it has {}", table.file, column, fmt::join(mark.columns, ","));
+        }
+      }
       return mark.format;
     }
   }

@@ -62,7 +62,7 @@ absl::Status check_span(const std::vector<TracedJob>& jobs, std::string_view fil
 absl::StatusOr<Trace> read_trace(std::string_view text, std::string_view file, const WorkloadOptions& options,
                                  const model::Cluster& cluster) {
   if (const std::size_t first = text.find_first_not_of(" \t\r\n"); first != std::string_view::npos && text[first] == '{') {
-    return error(kInvalid, "{}: is JSON: a workload is CSV; an instance is given by --instance", file);
+    return error(kInvalid, "{}: is JSON: a workload is CSV; an instance is read where its name ends in .json", file);
   }
   MAYPOLE_ASSIGN_OR_RETURN(const CsvTable table, parse_csv(text, file));
   MAYPOLE_ASSIGN_OR_RETURN(const WorkloadFormat format, recognise(table));
@@ -122,6 +122,13 @@ absl::StatusOr<Workload> parse_workload(std::string_view text, std::string_view 
   if (options.most_jobs > 0 && options.most_jobs < trace.jobs.size()) {
     trace.filling.push_back(fmt::format("the first {} of {} jobs", options.most_jobs, trace.jobs.size()));
     trace.jobs.resize(options.most_jobs);
+  }
+  if (!cluster.find_resource("gpu")) {
+    if (cluster.num_resources() > 1) {
+      return error(kInvalid, "{}: its jobs count GPUs, and no server of the cluster has any 'gpu': name that resource of the cluster so",
+                   file);
+    }
+    trace.filling.push_back(fmt::format("a GPU of a job is one {} of the cluster", cluster.resource(cluster.accelerator())));
   }
   Workload workload;
   workload.format = trace.format;

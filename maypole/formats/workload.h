@@ -50,12 +50,13 @@ struct Workload {
                                                       const model::Cluster& cluster);
 
 /// A cluster for a trace that names none: servers of 8 GPUs, as many as hold 64 GPUs, the largest job, and the mean demand (GPU-seconds
-/// over the time between first and last arrival) at 80 % use. Pollux: the published 16 servers of 4 GPUs. No links.
+/// over the time between first and last arrival) at 80 % use. Pollux: the published 16 servers of 4 GPUs. No links. `measured`: as in
+/// WorkloadOptions.
 struct SuggestedCluster {
   model::Cluster cluster;
   double mean_demand = 0;  // GPUs; 0 where it was not asked
   std::string filling;
 };
-[[nodiscard]] absl::StatusOr<SuggestedCluster> suggest_cluster(const std::string& path);
+[[nodiscard]] absl::StatusOr<SuggestedCluster> suggest_cluster(const std::string& path, const std::string& measured = {});
 
 }  // namespace maypole::formats

@@ -92,6 +92,16 @@ TEST(WorkloadTest, NamesTheFileLineAndColumnOfAWrongField) {
   EXPECT_THAT(ours(""), FailsWith("w.csv: has no job below its header"));
 }
 
+TEST(WorkloadTest, GpusAreNotTakenForWhateverResourceComesFirst) {
+  model::ClusterParts parts;
+  parts.resources = {"cpu", "memory"};
+  parts.servers.push_back({"s0", {}, {}});
+  parts.servers.back().capacity.assign(2, 8);
+  const model::Cluster without = model::Cluster::make(parts).value();
+  EXPECT_THAT(parse_workload(std::string(kOurHeader) + "a,0,1,1,1,1,1,,,\n", "w.csv", {}, without),
+              FailsWith("w.csv: its jobs count GPUs, and no server of the cluster has any 'gpu'"));
+}
+
 TEST(WorkloadTest, AnUnknownHeaderIsNamedWithTheOneWeRead) {
   const model::Cluster cluster = plain_cluster(1);
   const auto reading = [&](std::string_view text) { return parse_workload(text, "w.csv", {}, cluster); };
@@ -100,6 +110,8 @@ TEST(WorkloadTest, AnUnknownHeaderIsNamedWithTheOneWeRead) {
   EXPECT_THAT(
       reading("job_id,arrival_s,workers\n"),
       FailsWith("w.csv:1: the columns min_workers, max_workers, gpus_per_worker, work, edge_bandwidth, utility, weight are missing"));
+  EXPECT_THAT(reading(std::string(kOurHeader.substr(0, kOurHeader.size() - 1)) + ",colour\na,0,1,1,1,1,1,,,,red\n"),
+              FailsWith("w.csv:1: colour: is no column of our workload: it has job_id,arrival_s,"));
   EXPECT_THAT(reading("a,b,a\n1,2,3\n"), FailsWith("w.csv:1: the column 'a' is there twice"));
   EXPECT_THAT(reading("num_switch,num_node_p_switch,num_gpu_p_node\n1,1,4\n"), FailsWith("w.csv:1: is a cluster: give it as --cluster"));
   EXPECT_THAT(reading("{\"version\": 1}"), FailsWith("w.csv: is JSON: a workload is CSV"));

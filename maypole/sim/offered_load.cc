@@ -9,11 +9,11 @@ namespace maypole::sim {
 
 namespace {
 
-/// Fewest servers of the empty cluster that hold the job's requested workers, if all were as large as the largest.
-int fewest_servers(const model::Job& job, const model::Cluster& cluster) {
+/// Fewest servers of the empty cluster that hold so many workers of the job, if all were as large as the largest.
+int fewest_servers(const model::Job& job, int workers, const model::Cluster& cluster) {
   double largest = 1;
   for (const model::Server& server : cluster.parts().servers) {
-    double fit = job.workers;
+    double fit = workers;
     for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
       const auto r = model::ResourceId::from_index(i);
       if (job.demand[r] > 0) {
@@ -22,22 +22,27 @@ int fewest_servers(const model::Job& job, const model::Cluster& cluster) {
     }
     largest = std::max(largest, fit);
   }
-  return static_cast<int>(std::ceil(job.workers / largest));
+  return static_cast<int>(std::ceil(workers / largest));
 }
 
-double needed_s(const model::Job& job, const model::Instance& instance) {
+double needed_s(const model::Job& job, int workers, const model::Instance& instance) {
   double seconds = std::numeric_limits<double>::infinity();
   if (job.work) {
-    const double rate = job.progress.per_slot({job.workers, fewest_servers(job, instance.cluster), job.edge_bandwidth}, instance.slot_s);
+    const double rate =
+        job.progress.per_slot({workers, fewest_servers(job, workers, instance.cluster), job.edge_bandwidth}, instance.slot_s);
     seconds = *job.work / rate * instance.slot_s;
   }
   if (job.budget) {
-    seconds = std::min(seconds, *job.budget / job.workers * instance.slot_s);
+    seconds = std::min(seconds, *job.budget / workers * instance.slot_s);
   }
   return seconds;
 }
 
 }  // namespace
+
+double fastest_s(const model::Job& job, const model::Instance& instance) {
+  return std::min(needed_s(job, job.workers, instance), needed_s(job, job.max_workers, instance));
+}
 
 OfferedLoad offered_load(const model::Instance& instance) {
   OfferedLoad offered;
@@ -48,7 +53,7 @@ OfferedLoad offered_load(const model::Instance& instance) {
   for (const model::Job& job : instance.jobs) {
     first_s = std::min(first_s, job.arrival_s);
     last_s = std::max(last_s, job.arrival_s);
-    const double seconds = std::min(needed_s(job, instance), std::max(0.0, horizon_s - job.arrival_s));
+    const double seconds = std::min(needed_s(job, job.workers, instance), std::max(0.0, horizon_s - job.arrival_s));
     if (!std::isfinite(seconds)) {
       ++offered.endless;
       continue;

@@ -16,6 +16,9 @@ struct OfferedLoad {
   std::size_t endless = 0;  // jobs with neither work nor budget nor horizon
 };
 
+/// Seconds that a job takes at least: with its requested workers or with the most, whichever is faster; infinite where it has no end.
+[[nodiscard]] double fastest_s(const model::Job& job, const model::Instance& instance);
+
 /// A job needs its requested workers for work / rate seconds, on as few servers as hold them, or for its whole budget, at most to the
 /// horizon. The cluster's time is that from the first arrival to the horizon; where that is open, to the last arrival, at least one slot.
 [[nodiscard]] OfferedLoad offered_load(const model::Instance& instance);

@@ -21,6 +21,8 @@ using model::JobId;
 constexpr std::int64_t kStuckDecisions = 1000;
 constexpr std::size_t kViolationsKept = 10;
 constexpr std::int64_t kSlotsBetweenReports = 64;
+// A run remembers each slot, so it may not have any number of them: this many are 19 years of minutes.
+constexpr std::int64_t kMostSlots = 10'000'000;
 
 /// Slots after which an open run ends in any case: all arrivals, then four times what the jobs would take one after the other.
 std::int64_t last_slot(const model::Instance& instance) {
@@ -52,7 +54,7 @@ class Run {
 
   absl::StatusOr<Simulation> run() {
     std::int64_t slot = 0;
-    while (slot < last_slot_ && !over()) {
+    while (slot < last_slot_ && !over() && std::ssize(result_.slots) < kMostSlots) {
       MAYPOLE_RETURN_IF_ERROR(admit(slot));
       if (controller_.active().empty()) {
         const std::int64_t next = std::min(next_arrival_slot(), last_slot_);
@@ -66,7 +68,8 @@ class Run {
       bool changed = take(controller_.decide(slot), true);
       ++slot;
       const std::int64_t arrival = next_arrival_slot();
-      while (options_.skip_unchanged && !changed && slot < arrival && slot < last_slot_ && controller_.repeats_left() > 0) {
+      while (options_.skip_unchanged && !changed && slot < arrival && slot < last_slot_ && controller_.repeats_left() > 0 &&
+             std::ssize(result_.slots) < kMostSlots) {
         changed = take(controller_.repeat(slot), false);
         ++slot;
       }
@@ -223,6 +226,22 @@ class Run {
   std::vector<double> active_before_;  // [job]: that sum when it arrived
 };
 
+/// Refuses a run that is too long to end, whatever the policy.
+absl::Status check_length(const model::Instance& instance) {
+  constexpr const char* kRemedy = "a run has at most 10 million: give longer slots, or correct it";
+  if (instance.slots > kMostSlots) {
+    return base::error(absl::StatusCode::kInvalidArgument, "the horizon has {} slots, {}", instance.slots, kRemedy);
+  }
+  for (const model::Job& job : instance.jobs) {
+    const double end_s = job.arrival_s + fastest_s(job, instance);
+    if (instance.slots == 0 && end_s / instance.slot_s > static_cast<double>(kMostSlots)) {
+      return base::error(absl::StatusCode::kInvalidArgument, "job '{}' ends after {:.3g} slots of {:g} s at the earliest, {}", job.id,
+                         end_s / instance.slot_s, instance.slot_s, kRemedy);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Simulation> simulate(const model::Instance& instance, std::unique_ptr<sched::Policy> policy,
@@ -243,6 +262,7 @@ absl::StatusOr<Simulation> simulate(const model::Instance& instance, std::unique
       }
     }
   }
+  MAYPOLE_RETURN_IF_ERROR(check_length(instance));
   Run run(instance, std::move(policy), options, clock);
   return run.run();
 }

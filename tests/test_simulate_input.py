@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people get wrong when they call the scheduling commands: one line that says what and where, and the right exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from running import LIMIT_S, PROGRAM
+
+CLUSTER = "version: 1\nservers:\n  - {id: s0, capacity: {gpu: 4}}\n  - {id: s1, capacity: {gpu: 4}}\n"
+HEADER = "job_id,arrival_s,min_workers,workers,max_workers,gpus_per_worker,work,edge_bandwidth,utility,weight\n"
+JOBS = HEADER + "a,0,1,2,4,1,600,,linear,1\n"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    if not PROGRAM.exists():
+        pytest.skip("build/maypole is not built")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return tmp_path
+
+
+def maypole(*arguments: str, **files) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [PROGRAM, *arguments], text=True, stderr=subprocess.PIPE, timeout=LIMIT_S, **({"stdout": subprocess.PIPE} | files)
+    )
+
+
+def refused(*arguments: str) -> str:
+    done = maypole("simulate", *arguments)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+SMALL = ("--cluster", "cluster.yaml", "--workload", "jobs.csv")
+
+
+@pytest.mark.parametrize(
+    "option, wrong",
+    [
+        ("--slots", "-1"),
+        ("--slots", "99999999999"),
+        ("--slots", "x"),
+        ("--jobs", "0"),
+        ("--seed", "-1"),
+        ("--seed", "18446744073709551616"),
+        ("--gpus-per-server", "nan"),
+        ("--gpus-per-server", "0"),
+    ],
+)
+def test_a_wrong_number_is_named_with_what_is_wanted(files, option, wrong):
+    message = refused(*SMALL, f"{option}={wrong}")
+    assert option in message and f"'{wrong}'" in message and len(message) < 200
+
+
+@pytest.mark.parametrize("slot", ["99999999999999999999999", "", "-1", "x"])
+def test_a_slot_to_dump_that_is_no_number_is_named(files, slot):
+    assert f"'{slot}' is not a slot" in refused(*SMALL, "--dump-decision", slot, "dump.json")
+
+
+def test_options_that_the_cluster_makes_useless_are_refused(files):
+    assert "cluster.yaml says it itself" in refused(*SMALL, "--gpus-per-server", "8")
+    assert "--server-bandwidth" in refused(*SMALL, "--server-bandwidth", "1Gbps")
+
+
+@pytest.mark.parametrize(
+    "policy, part",
+    [
+        ("fifo:continuous", "write topology"),
+        ("gadget:published", "write ageing=R"),
+        ("exact:topology", "it has none"),
+        ("las:threshold=1:threshold=2", "twice"),
+        ("las:threshold=-1", "'threshold=-1'"),
+    ],
+)
+def test_options_that_mean_nothing_to_a_policy_are_refused(files, policy, part):
+    assert part in refused(*SMALL, "--policy", policy)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("simulate", *SMALL),
+        ("convert", *SMALL),
+        ("convert", "--workload", "paper", "--jobs", "4000"),
+        ("--version",),
+    ],
+)
+def test_output_that_gets_lost_is_a_failure(files, arguments):
+    with open("/dev/full", "w") as full:
+        done = maypole(*arguments, stdout=full)
+    assert done.returncode == 1
+    assert "standard output cannot be written: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("row", ["a,0,1,2,4,1,1e300,,,", "a,1e18,1,2,4,1,600,,,", "a,1e300,1,2,4,1,600,,,"])
+def test_a_run_of_more_slots_than_fit_is_refused(files, row):
+    (files / "jobs.csv").write_text(HEADER + row + "\n")
+    assert "job 'a' ends after" in refused(*SMALL)
+    assert "the horizon has 2000000000 slots" in refused(*SMALL, "--slots", "2000000000")
+
+
+def test_an_instance_can_be_run_again(files):
+    first = maypole(
+        "simulate",
+        "--workload",
+        "paper-contended",
+        "--jobs",
+        "20",
+        "--slots",
+        "30",
+        "--seed",
+        "4",
+        "--instance",
+        "i.json",
+        "--decisions",
+        "one.jsonl",
+        "--json",
+    )
+    again = maypole("simulate", "--workload", "i.json", "--instance", "j.json", "--decisions", "two.jsonl", "--json")
+    assert (first.returncode, again.returncode) == (0, 0), again.stderr
+    assert (files / "i.json").read_bytes() == (files / "j.json").read_bytes()
+    one, two = (
+        [{**json.loads(line), "seconds": 0} for line in (files / name).read_text().splitlines()] for name in ("one.jsonl", "two.jsonl")
+    )
+    assert one == two
+    assert "--slot: the instance i.json says that itself" in refused("--workload", "i.json", "--slot", "5s")
+    assert "--cluster" in refused("--workload", "i.json", "--cluster", "cluster.yaml")
+
+
+def test_pollux_measurements_may_lie_elsewhere(files):
+    (files / "pollux.csv").write_text("name,time,application,num_replicas,batch_size\na,0,app,1,10\n")
+    (files / "elsewhere" / "app").mkdir(parents=True)
+    (files / "elsewhere/app/placements.csv").write_text("placement,local_bsz,step_time,sync_time\n1,10,1,0\n")
+    (files / "elsewhere/app/scalability.csv").write_text("num_nodes,num_replicas,local_bsz,step_time,sync_time\n1,1,10,1,0\n")
+    (files / "elsewhere/app/validation-10.csv").write_text("progress,iteration,metric\n1,100,0\n")
+    assert "--measured" in refused("--workload", "pollux.csv")
+    found = maypole("simulate", "--workload", "pollux.csv", "--measured", "elsewhere")
+    assert found.returncode == 0, found.stderr
