@@ -256,6 +256,7 @@ absl::Status EngineImpl::step(ModelId id, const StepOptions& options) {
   base::MutexLock lock(mutex_);
   MAYPOLE_RETURN_IF_ERROR(ensure_closed(m));
   m.measurements.mark_step(now());
+  MAYPOLE_RETURN_IF_ERROR(tune(m));
   ++m.steps;
   m.hyper = options.hyper;
   m.drop = drop;
@@ -284,6 +285,34 @@ absl::Status EngineImpl::step(ModelId id, const StepOptions& options) {
   m.stage = Stage::kStepped;
   m.settled.store(false, std::memory_order_relaxed);  // read by this same thread
   notify();
+  return error_;
+}
+
+absl::Status EngineImpl::tune(ModelState& m) {
+  if (!m.tuner || m.steps == 0) {
+    return absl::OkStatus();
+  }
+  if (m.tuning) {  // begun a step ago
+    {
+      const Unlocked unlocked(mutex_);
+      MAYPOLE_RETURN_IF_ERROR(m.tuning->wait_for(options_.timeout));
+    }
+    m.tuning.reset();
+    if (const std::optional<overlap::FusionOptions> sizes = m.tuner->decide(*m.tuning_average_s)) {
+      MAYPOLE_ASSIGN_OR_RETURN(m.next_plan, plan_of(m.specs, *sizes));
+    }
+    if (m.tuner->ended()) {
+      m.tuner.reset();
+    }
+    return error_;
+  }
+  if (m.tuner->iteration(base::to_seconds(m.measurements.last_iteration()))) {
+    m.tuning_average_s = std::make_shared<double>(m.tuner->window_s());
+    const Unlocked unlocked(mutex_);
+    m.tuning = communicator_->all_reduce(reinterpret_cast<std::byte*>(m.tuning_average_s.get()), 1, base::DType::kFloat64,
+                                         comm::ReduceOp::kAverage);
+    m.tuning->on_done([kept = m.tuning_average_s](const absl::Status&) {});
+  }
   return error_;
 }
 

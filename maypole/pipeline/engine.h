@@ -50,6 +50,7 @@ struct ModelOptions {
   OptimizerKind optimizer = OptimizerKind::kNone;
   int num_state_slots = 0;  // state arrays that the optimizer needs (0, 1, 2)
   overlap::FusionOptions fusion;
+  std::string fusion_search;       // tune the sizes while training, from `fusion` on: bayes, random or grid; empty: they stay
   bool compress_bfloat16 = false;  // float32 travels as bfloat16
 };
 

@@ -22,6 +22,10 @@
 
 namespace maypole::pipeline {
 
+/// The plan of a model's parameters. Errors (kInvalidArgument): zero sizes, more groups than tags can name.
+[[nodiscard]] absl::StatusOr<overlap::FusionPlan> plan_of(const std::vector<ParameterSpec>& parameters,
+                                                          const overlap::FusionOptions& fusion);
+
 class EngineImpl final : public Engine {
  public:
   EngineImpl(std::unique_ptr<comm::Communicator> communicator, const EngineOptions& options);
@@ -86,6 +90,8 @@ class EngineImpl final : public Engine {
   absl::Status gather_averages(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status await_reduced(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status await_current(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// In step(): tells the tuner what the iteration took; every rank does so in the same steps.
+  absl::Status tune(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void update_now(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   /// Waits for `done`; the time counts as exposed for `group`. `what` names what is awaited, for the error.

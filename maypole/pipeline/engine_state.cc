@@ -75,6 +75,24 @@ std::string describe_fusion(const overlap::FusionOptions& fusion) {
                      fusion.first_group_bytes, fusion.split_bytes);
 }
 
+std::vector<std::string> describe_model(const std::vector<ParameterSpec>& parameters, const ModelOptions& options) {
+  std::vector<std::string> lines = {
+      fmt::format("schedule {}", options.schedule),
+      fmt::format("update {}", options.update == overlap::UpdateMode::kSharded ? "sharded" : "replicated"),
+      fmt::format("optimizer {}, {} state arrays", static_cast<int>(options.optimizer), options.num_state_slots),
+      describe_fusion(options.fusion),
+      fmt::format("fusion search {}", options.fusion_search.empty() ? "none" : options.fusion_search),
+      fmt::format("compression {}", options.compress_bfloat16 ? "bf16" : "none")};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterSpec& spec = parameters[i];
+    lines.push_back(fmt::format("parameter {}: {} {} elements of {}, param group {}", i, spec.name, spec.count, base::name_of(spec.dtype),
+                                spec.param_group));
+  }
+  return lines;
+}
+
+}  // namespace
+
 absl::StatusOr<overlap::FusionPlan> plan_of(const std::vector<ParameterSpec>& parameters, const overlap::FusionOptions& fusion) {
   std::vector<overlap::PlannedTensor> tensors;
   for (const ParameterSpec& spec : parameters) {
@@ -87,22 +105,6 @@ absl::StatusOr<overlap::FusionPlan> plan_of(const std::vector<ParameterSpec>& pa
   }
   return plan;
 }
-
-std::vector<std::string> describe_model(const std::vector<ParameterSpec>& parameters, const ModelOptions& options) {
-  std::vector<std::string> lines = {
-      fmt::format("schedule {}", options.schedule),
-      fmt::format("update {}", options.update == overlap::UpdateMode::kSharded ? "sharded" : "replicated"),
-      fmt::format("optimizer {}, {} state arrays", static_cast<int>(options.optimizer), options.num_state_slots),
-      describe_fusion(options.fusion), fmt::format("compression {}", options.compress_bfloat16 ? "bf16" : "none")};
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const ParameterSpec& spec = parameters[i];
-    lines.push_back(fmt::format("parameter {}: {} {} elements of {}, param group {}", i, spec.name, spec.count, base::name_of(spec.dtype),
-                                spec.param_group));
-  }
-  return lines;
-}
-
-}  // namespace
 
 EngineImpl::EngineImpl(std::unique_ptr<comm::Communicator> communicator, const EngineOptions& options)
     : options_(options),
@@ -143,10 +145,21 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
   MAYPOLE_ASSIGN_OR_RETURN(
       std::unique_ptr<ModelMemory> memory,
       ModelMemory::create(*communicator_, std::move(plan), options.num_state_slots, options.update == overlap::UpdateMode::kSharded));
+  std::optional<FusionTuner> tuner;
+  if (!options.fusion_search.empty()) {
+    std::size_t bytes = 0;
+    for (const ParameterSpec& spec : parameters) {
+      bytes += spec.count * base::size_of(spec.dtype);
+    }
+    MAYPOLE_ASSIGN_OR_RETURN(tuner, FusionTuner::make(options.fusion_search, options.fusion, bytes));
+  }
   base::MutexLock lock(mutex_);
   MAYPOLE_RETURN_IF_ERROR(error_);
   const ModelId id = models_.size();
   models_.push_back(std::make_unique<ModelState>(id, std::move(parameters), options, std::move(schedule), std::move(memory)));
+  if (num_ranks_ > 1) {
+    models_.back()->tuner = std::move(tuner);
+  }
   return id;
 }
 

@@ -43,7 +43,7 @@ void Measurements::end_backward(base::TimePoint now) {
 
 void Measurements::mark_step(base::TimePoint now) {
   if (last_step_ != base::TimePoint{}) {
-    current_.iteration = now - last_step_;
+    current_.iteration = last_iteration_ = now - last_step_;
     if (++iterations_seen_ > kWarmUp) {
       samples_.push_back(current_);
       if (samples_.size() > kKept) {

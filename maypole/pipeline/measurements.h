@@ -24,6 +24,9 @@ class Measurements {
   /// step() begins: the iteration is complete.
   void mark_step(base::TimePoint now);
 
+  /// What the iteration that mark_step() ended took; 0 before the second.
+  [[nodiscard]] base::Nanoseconds last_iteration() const { return last_iteration_; }
+
   /// The computing thread stood still for `group`.
   void add_exposed(std::size_t group, base::Nanoseconds duration);
   void add_update(base::Nanoseconds duration) { current_.update += duration; }
@@ -52,7 +55,7 @@ class Measurements {
   std::size_t iterations_seen_ = 0;
   Phase phase_ = Phase::kOutside;
   base::TimePoint forward_begin_{}, backward_begin_{}, last_step_{}, last_reduce_end_{}, last_gather_end_{};
-  base::Nanoseconds exposed_at_phase_{};
+  base::Nanoseconds exposed_at_phase_{}, last_iteration_{};
 };
 
 }  // namespace maypole::pipeline

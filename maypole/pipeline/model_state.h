@@ -10,6 +10,7 @@
 
 #include "maypole/comm/communicator.h"
 #include "maypole/pipeline/engine.h"
+#include "maypole/pipeline/fusion_tuner.h"
 #include "maypole/pipeline/measurements.h"
 #include "maypole/pipeline/model_memory.h"
 
@@ -73,6 +74,9 @@ struct ModelState {
 
   Measurements measurements;
 
+  std::optional<FusionTuner> tuner;              // until it has ended
+  std::shared_ptr<double> tuning_average_s;      // over ranks, of the window that is full; shared: the operation writes it
+  std::optional<comm::Work> tuning;              // the operation
   std::optional<overlap::FusionPlan> next_plan;  // takes effect when the next step's first round begins
 
   [[nodiscard]] const overlap::FusionPlan& plan() const { return memory->plan(); }

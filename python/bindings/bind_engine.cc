@@ -57,7 +57,8 @@ pipeline::OptimizerKind to_optimizer(const std::string& name) {
 }
 
 ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded,
-                  const std::string& optimizer, int num_state_slots, std::size_t group_bytes, bool compress_bfloat16) {
+                  const std::string& optimizer, int num_state_slots, std::size_t group_bytes, const std::string& fusion_search,
+                  bool compress_bfloat16) {
   std::vector<pipeline::ParameterSpec> specs;
   specs.reserve(parameters.size());
   for (const auto& [name, count, dtype, group] : parameters) {
@@ -71,6 +72,7 @@ ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, cons
   if (group_bytes > 0) {
     options.fusion.group_bytes = group_bytes;
   }
+  options.fusion_search = fusion_search;
   options.compress_bfloat16 = compress_bfloat16;
   const nb::gil_scoped_release release;
   return check(engine.add_model(std::move(specs), options));
@@ -133,7 +135,7 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro(
           "communicator", [](Engine& engine) { return &engine.communicator(); }, nb::rv_policy::reference_internal)
       .def("add_model", &add_model, nb::arg("parameters"), nb::arg("schedule"), nb::arg("sharded"), nb::arg("optimizer"),
-           nb::arg("num_state_slots"), nb::arg("group_bytes"), nb::arg("compress_bfloat16"))
+           nb::arg("num_state_slots"), nb::arg("group_bytes"), nb::arg("fusion_search"), nb::arg("compress_bfloat16"))
       .def("parameter", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.parameter(model, i)); })
       .def("gradient", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.gradient(model, i)); })
       .def("state", [](Engine& engine, ModelId model, std::size_t i, int slot) { return address_and_size(engine.state(model, i, slot)); })

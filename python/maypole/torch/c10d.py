@@ -190,6 +190,8 @@ class C10dEngine:
         self._models = []
 
     def check_options(self, options):
+        if options["fusion_search"]:
+            raise UsageError("the c10d back end does not tune its groups; use group_size='auto' or the native back end")
         if options["sharded"]:
             raise UsageError("the c10d back end updates replicated; use update='replicated' or the native back end")
         if options["compress_bfloat16"]:

@@ -26,7 +26,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     schedule: "weave" (default), "dear", "wfbp" or "sync": when communication runs (MAYPOLE_SCHEDULE overrides it).
     update: "auto" is "replicated", where every rank updates everything and each torch optimizer works; "sharded" updates and keeps
         state for a part on each rank (SGD, Adam, AdamW, RAdam, Adamax, Adadelta, Adagrad, RMSprop; schedules dear and weave).
-    group_size: bytes that travel together ("auto", a number, or text as "8MB").
+    group_size: bytes that travel together ("auto", a number, or text as "8MB"); "tune" or "tune:8MB" tries other sizes in the first
+        60 iterations, from the default or the given size on, and keeps the best.
     broadcast_buffers: rank 0's buffers are everyone's, each iteration.
     compression: "bf16" sends float32 as bfloat16 (sums are kept in float32); None sends what there is.
 
@@ -63,7 +64,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "sharded": sharded,
             "optimizer": kind,
             "num_state_slots": 0,
-            "group_bytes": _group_bytes(group_size),
+            **_group_options(group_size),
             "compress_bfloat16": compression == "bf16",
         }
         here.engine.check_options(options)
@@ -267,10 +268,15 @@ def _check_options(schedule, update, compression):
     return update == "sharded"
 
 
-def _group_bytes(group_size):
-    if group_size == "auto":
-        return 0
-    size = _core.parse_bytes(group_size) if isinstance(group_size, str) else int(group_size)
+def _group_options(group_size):
+    """What engine.add_model() is told: group_bytes (0: its default) and the search that tunes them, if any."""
+    search = ""
+    size = group_size
+    if isinstance(size, str) and size.partition(":")[0] == "tune":
+        search, size = "bayes", size.partition(":")[2] or "auto"
+    if size == "auto":
+        return {"group_bytes": 0, "fusion_search": search}
+    size = _core.parse_bytes(size) if isinstance(size, str) else int(size)
     if size <= 0:
-        raise UsageError(f"group_size is 'auto' or a positive number of bytes, not {group_size!r}")
-    return size
+        raise UsageError(f"group_size is 'auto', 'tune' or a positive number of bytes, not {group_size!r}")
+    return {"group_bytes": size, "fusion_search": search}
