@@ -86,7 +86,7 @@ Placement on(JobId id, int server, int workers) {
 struct World {
   base::ManualClock clock;
   Controller controller;
-  World(Scripted::Script script, std::int64_t repeated = 0, std::int64_t slots = 0)
+  explicit World(Scripted::Script script, std::int64_t repeated = 0, std::int64_t slots = 0)
       : controller(two_servers(), std::make_unique<Scripted>(std::move(script), repeated), {60, slots, 1, true}, clock) {}
 };
 

@@ -41,7 +41,7 @@ struct Column {
 };
 
 const std::vector<Column>& columns() {
-  static const std::vector<Column> kColumns = {
+  static const std::vector<Column> all = {
       {"utility", [](const Metrics& m, double) { return fmt::format("{:.6g}", m.total_utility); }},
       {"of bound", [](const Metrics& m, double bound) { return bound > 0 ? fmt::format("{:.2f} %", 100 * m.total_utility / bound) : "-"; }},
       {"finished", [](const Metrics& m, double) { return fmt::format("{}/{}", m.jobs_finished, m.jobs); }},
@@ -61,7 +61,7 @@ const std::vector<Column>& columns() {
       {"gap", [](const Metrics& m, double) { return m.gap_mean ? fmt::format("{:.3f} %", 100 * *m.gap_mean) : "-"; }},
       {"violations", [](const Metrics& m, double) { return fmt::format("{}", m.violations); }},
   };
-  return kColumns;
+  return all;
 }
 
 /// Means of runs of samples, so that at most kPoints points remain; idle time between samples counts as `idle`.

@@ -14,9 +14,7 @@ namespace maypole::sim {
 namespace {
 
 using model::JobId;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 model::Cluster one_server(double gpus) {

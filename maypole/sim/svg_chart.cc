@@ -145,7 +145,7 @@ std::string line_chart_svg(const LineChart& chart) {
   const auto at_x = [&](double x) { return kLeft + (x - horizontal.low) / (horizontal.high - horizontal.low) * kPlotWidth; };
   const auto at_y = [&](double y) { return kTop + kPlotHeight - (y - vertical.low) / (vertical.high - vertical.low) * kPlotHeight; };
   const auto columns = static_cast<std::size_t>(kPlotWidth / kLegendColumn);
-  const double legend_height = kLegendLine * static_cast<double>((chart.series.size() + columns - 1) / columns) + 6;
+  const double legend_height = kLegendLine * static_cast<double>(std::size_t{(chart.series.size() + columns - 1) / columns}) + 6;
   const double bottom = kTop + kPlotHeight;
   std::string svg = open(bottom + kBottom + legend_height, chart.title);
   for (double value = vertical.low; value <= vertical.high + 1e-9 * vertical.step; value += vertical.step) {
@@ -171,7 +171,7 @@ std::string line_chart_svg(const LineChart& chart) {
     svg += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\" points=\"{}\"/>\n", colour, dash,
                        path);
     const double x = kLeft + kLegendColumn * static_cast<double>(i % columns);
-    const double y = bottom + kBottom + kLegendLine * static_cast<double>(i / columns);
+    const double y = bottom + kBottom + kLegendLine * static_cast<double>(std::size_t{i / columns});
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\" stroke-width=\"2.5\" stroke-dasharray=\"{4}\"/>"
         "<text x=\"{5:.1f}\" y=\"{6:.1f}\">{7}</text>\n",
