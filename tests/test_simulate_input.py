@@ -133,6 +133,21 @@ def test_an_instance_can_be_run_again(files):
     assert "--cluster" in refused("--workload", "i.json", "--cluster", "cluster.yaml")
 
 
+@pytest.mark.parametrize("policy", ["gadget", "fifo", "drf", "exact"])
+def test_the_order_of_lines_of_a_topology_changes_no_answer(files, policy):
+    racks = [f"  - {{id: r{i}, uplink: 10Gbps}}" for i in range(3)]
+    servers = [f"  - {{id: s{i}, rack: r{i // 4}, capacity: {{gpu: 1}}, bandwidth: 10Gbps}}" for i in range(12)]
+    (files / "jobs.csv").write_text(HEADER + "ten,0,10,10,10,1,600,10000000,,\n")
+    answers = []
+    for name, step in (("one", 1), ("other", -1)):
+        lines = ["version: 1", "racks:", *racks[::step], "servers:", *servers[::step]]
+        (files / f"{name}.yaml").write_text("\n".join(lines) + "\n")
+        done = maypole("simulate", "--cluster", f"{name}.yaml", "--workload", "jobs.csv", "--policy", policy, "--decisions", "d.jsonl")
+        assert done.returncode == 0, done.stderr
+        answers.append(json.loads((files / "d.jsonl").read_text().splitlines()[0])["jobs"])
+    assert answers[0] == answers[1]
+
+
 def test_pollux_measurements_may_lie_elsewhere(files):
     (files / "pollux.csv").write_text("name,time,application,num_replicas,batch_size\na,0,app,1,10\n")
     (files / "elsewhere" / "app").mkdir(parents=True)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 namespace maypole::formats {
 
@@ -16,8 +17,9 @@ using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr int kMostServers = 100'000;
 
-absl::StatusOr<model::Cluster> make(const ClusterTree& tree, std::string_view file) {
+absl::StatusOr<model::Cluster> make(ClusterTree tree, std::string_view file) {
   ClusterNames names;
+  tree.sort();
   tree.add_to(names, tree.limited());
   return names.make(file);
 }
@@ -68,7 +70,7 @@ absl::StatusOr<model::Cluster> parse_alibaba_topology(std::string_view text, std
     tree.switches.push_back({.id = id, .parent = parents[id], .uplink = uplinks[id], .root = root});
   }
   MAYPOLE_RETURN_IF_ERROR(problems.status());
-  return make(tree, file);
+  return make(std::move(tree), file);
 }
 
 absl::StatusOr<model::Cluster> parse_tiresias_cluster(std::string_view text, std::string_view file, const ClusterDefaults& defaults) {
@@ -97,7 +99,7 @@ absl::StatusOr<model::Cluster> parse_tiresias_cluster(std::string_view text, std
   for (TreeSwitch& rack : tree.switches) {
     rack.uplink = defaults.uplink;
   }
-  return make(tree, file);
+  return make(std::move(tree), file);
 }
 
 }  // namespace maypole::formats

@@ -14,6 +14,38 @@ bool ClusterTree::limited() const {
 
 std::string tree_link(const std::string& from, const std::string& to) { return from + ">" + to; }
 
+bool id_before(std::string_view a, std::string_view b) {
+  const auto digits = [](std::string_view text) { return text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size())); };
+  while (!a.empty() && !b.empty()) {
+    const std::string_view da = digits(a);
+    const std::string_view db = digits(b);
+    if (da.empty() || db.empty()) {
+      if (a.front() != b.front()) {
+        return a.front() < b.front();
+      }
+      a.remove_prefix(1);
+      b.remove_prefix(1);
+      continue;
+    }
+    const std::string_view na = da.substr(std::min(da.find_first_not_of('0'), da.size()));
+    const std::string_view nb = db.substr(std::min(db.find_first_not_of('0'), db.size()));
+    if (na != nb) {
+      return na.size() != nb.size() ? na.size() < nb.size() : na < nb;
+    }
+    if (da != db) {
+      return da.size() < db.size();
+    }
+    a.remove_prefix(da.size());
+    b.remove_prefix(db.size());
+  }
+  return a.size() < b.size();
+}
+
+void ClusterTree::sort() {
+  std::ranges::sort(servers, id_before, &TreeServer::id);
+  std::ranges::sort(switches, id_before, &TreeSwitch::id);
+}
+
 void ClusterTree::add_to(ClusterNames& names, bool links) const {
   for (const TreeServer& server : servers) {
     MAYPOLE_CHECK(names.add_server(server.id, server.rack, server.capacity));

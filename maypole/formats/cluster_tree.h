@@ -6,6 +6,7 @@
 #include "maypole/formats/cluster_parts.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace maypole::formats {
@@ -26,12 +27,17 @@ struct TreeSwitch {
   bool root = false;       // nothing is above it, not even the core
 };
 
+/// Whether an id comes before another; numbers within them count as numbers.
+[[nodiscard]] bool id_before(std::string_view a, std::string_view b);
+
 struct ClusterTree {
   std::vector<TreeServer> servers;
   std::vector<TreeSwitch> switches;
 
   /// True where some bandwidth is limited: else links need not be modelled.
   [[nodiscard]] bool limited() const;
+  /// Into the order of ids (s2 before s10), so that the order of a file's lines changes no answer.
+  void sort();
   /// Adds servers, and with `links` the links up and down, servers first, each in its order. Ids must be known to be unique.
   void add_to(ClusterNames& names, bool links) const;
 };

@@ -53,6 +53,7 @@ class ClusterYaml {
     MAYPOLE_RETURN_IF_ERROR(problems_.status());
     const bool with_links = tree_.limited() || links.present();
     ClusterNames names;
+    tree_.sort();
     tree_.add_to(names, with_links);
     if (links.present()) {
       read_links(links, names);
@@ -150,7 +151,9 @@ class ClusterYaml {
   }
 
   void read_links(const Value& links, ClusterNames& names) {
-    for (const Value& item : links.list()) {
+    std::vector<Value> items = links.list();
+    std::ranges::stable_sort(items, [](const Value& a, const Value& b) { return id_before(Map(a)["id"].text(), Map(b)["id"].text()); });
+    for (const Value& item : items) {
       Map map(item);
       const Value id = map["id"];
       for (const std::string_view end : {"from", "to"}) {
