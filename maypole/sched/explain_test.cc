@@ -13,7 +13,6 @@ namespace maypole::sched {
 namespace {
 
 using model::Cluster;
-using model::Embedding;
 using model::Job;
 using model::ServerId;
 using ::testing::HasSubstr;
