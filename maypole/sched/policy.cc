@@ -26,7 +26,7 @@ struct Entry {
 
 // One line a policy; in the order in which people should see them.
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> kEntries = {
+  static const std::vector<Entry> all = {
       {"gadget", make_gadget},              //
       {"gadget-blind", make_gadget_blind},  //
       {"gadget-paper", make_gadget_paper},  //
@@ -37,7 +37,7 @@ const std::vector<Entry>& entries() {
       {"las", make_las},                    //
       {"optimus", make_optimus},            //
   };
-  return kEntries;
+  return all;
 }
 
 }  // namespace

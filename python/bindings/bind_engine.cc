@@ -49,11 +49,11 @@ std::pair<std::uintptr_t, std::size_t> address_and_size(std::span<std::byte> mem
 
 pipeline::OptimizerKind to_optimizer(const std::string& name) {
   using Kind = pipeline::OptimizerKind;
-  static const std::unordered_map<std::string, Kind> kKinds = {
+  static const std::unordered_map<std::string, Kind> kinds = {
       {"none", Kind::kNone},         {"sgd", Kind::kSgd},         {"adam", Kind::kAdam},
       {"adamw", Kind::kAdamW},       {"radam", Kind::kRAdam},     {"adamax", Kind::kAdamax},
       {"adadelta", Kind::kAdadelta}, {"adagrad", Kind::kAdagrad}, {"rmsprop", Kind::kRmsProp}};
-  return kKinds.at(name);
+  return kinds.at(name);
 }
 
 ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded,
