@@ -220,7 +220,8 @@ def pollux(bench: Bench, folder: Path) -> None:
                 setting = ("--workload", str(workloads / f"workload-{number}.csv"), "--slot", "60s", "--elastic")
                 sums[policy].append(bench.simulate(f"pollux-{load}", policy, *setting)["jct_mean_s"])
         ours = ", ".join(f"{name} {statistics.mean(values):.0f}" for name, values in sums.items())
-        progress(f"       Pollux, load {load}: mean completion in s: {ours}; published pollux {means[0]}, tiresias {means[1]}, optimus {means[2]}")
+        published = f"pollux {means[0]}, tiresias {means[1]}, optimus {means[2]}"
+        progress(f"       Pollux, load {load}: mean completion in s: {ours}; published {published}")
     progress("       published: batch sizes that Pollux tunes, real iterations; ours: batch sizes as submitted, measured step times")
 
 
