@@ -6,13 +6,13 @@ import subprocess
 import time
 
 import pytest
-from running import PROGRAM, marked_processes
+from running import marked_processes, need_program
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A folder of its own, as working directory and as TMPDIR, so that what a run leaves behind is seen."""
-    assert PROGRAM.exists(), "build/maypole is not built: run `make build`"
+    need_program()
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.chdir(tmp_path)

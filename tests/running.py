@@ -14,6 +14,10 @@ LIMIT_S = 60
 NSENTER = "nsenter --net=/run/netns/{host} {command}"
 
 
+def need_program() -> None:
+    assert PROGRAM.exists(), "build/maypole is not built: run `make build`"
+
+
 def marked_processes() -> list[int]:
     """Processes that carry this test's mark in their environment: everything that a run has started and not ended."""
     mark = f"MAYPOLE_TEST_MARK={os.environ['MAYPOLE_TEST_MARK']}".encode()

@@ -7,15 +7,14 @@ import json
 import subprocess
 
 import pytest
-from running import LIMIT_S, PROGRAM
+from running import LIMIT_S, PROGRAM, need_program
 
 ROW = {"model", "workers", "network", "schedule", "iteration_s", "bound_s", "exposed_s"}
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    if not PROGRAM.exists():
-        pytest.skip("build/maypole is not built")
+    need_program()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 
 import pytest
-from running import LIMIT_S, PROGRAM
+from running import LIMIT_S, PROGRAM, need_program
 
 FIELDS = {
     "policy", "total_utility", "utility_bound", "jct_mean_s", "jct_p50_s", "jct_p95_s", "jct_p99_s", "makespan_s", "jobs_finished",
@@ -29,8 +29,7 @@ JOBS = HEADER + "a,0,1,6,6,1,600,,linear,1\nb,0,1,4,4,1,400,,linear,1\nc,30,1,2,
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    if not PROGRAM.exists():
-        pytest.skip("build/maypole is not built")
+    need_program()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     (tmp_path / "jobs.csv").write_text(JOBS)
@@ -50,6 +49,14 @@ def simulated(*arguments: str) -> dict:
 def lines(path) -> list[dict]:
     """Decisions without what no two runs share."""
     return [{**json.loads(line), "seconds": 0} for line in path.read_text().splitlines()]
+
+
+def test_a_dumped_decision_keeps_every_option_of_its_policy(files):
+    setting = ("--cluster", "cluster.yaml", "--workload", "jobs.csv", "--policy", "exact:nodes=7")
+    done = maypole("simulate", *setting, "--dump-decision", "0", "d.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((files / "d.json").read_text())["options"]["exact_nodes"] == 7
+    assert maypole("replay", "d.json").returncode == 0
 
 
 def test_a_small_trace_gives_what_is_worked_out_by_hand(files):
@@ -201,8 +208,7 @@ def test_the_papers_figures_stand_beside_the_published_values(files):
 
 
 def test_every_command_is_listed():
-    if not PROGRAM.exists():
-        pytest.skip("build/maypole is not built")
+    need_program()
     text = maypole("--help").stdout
     for command in ("simulate", "compare", "paper", "check", "replay", "convert"):
         assert re.search(rf"^  {command} ", text, re.MULTILINE)

@@ -7,7 +7,7 @@ import json
 import subprocess
 
 import pytest
-from running import LIMIT_S, PROGRAM
+from running import LIMIT_S, PROGRAM, need_program
 
 CLUSTER = "version: 1\nservers:\n  - {id: s0, capacity: {gpu: 4}}\n  - {id: s1, capacity: {gpu: 4}}\n"
 HEADER = "job_id,arrival_s,min_workers,workers,max_workers,gpus_per_worker,work,edge_bandwidth,utility,weight\n"
@@ -16,8 +16,7 @@ JOBS = HEADER + "a,0,1,2,4,1,600,,linear,1\n"
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    if not PROGRAM.exists():
-        pytest.skip("build/maypole is not built")
+    need_program()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     (tmp_path / "jobs.csv").write_text(JOBS)

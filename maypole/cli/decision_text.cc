@@ -19,23 +19,31 @@ using Json = nlohmann::ordered_json;
 using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
+/// Calls visit(name, member) for every option. The binding names them all, so a new one does not compile before it is here.
+template <typename Options, typename Visit>
+void for_each_option(Options& options, const Visit& visit) {
+  auto& [max_pivots, max_columns, max_roundings, ageing_per_s, las_threshold_s, topology_aware, exact_nodes, paper_roundings,
+         paper_as_published] = options;
+  visit("max_pivots", max_pivots);
+  visit("max_columns", max_columns);
+  visit("max_roundings", max_roundings);
+  visit("ageing_per_s", ageing_per_s);
+  visit("las_threshold_s", las_threshold_s);
+  visit("topology_aware", topology_aware);
+  visit("exact_nodes", exact_nodes);
+  visit("paper_roundings", paper_roundings);
+  visit("paper_as_published", paper_as_published);
+}
+
 Json options_json(const sched::PolicyOptions& options) {
-  return {{"max_pivots", options.max_pivots},           {"max_columns", options.max_columns},
-          {"max_roundings", options.max_roundings},     {"ageing_per_s", options.ageing_per_s},
-          {"las_threshold_s", options.las_threshold_s}, {"topology_aware", options.topology_aware},
-          {"paper_roundings", options.paper_roundings}, {"paper_as_published", options.paper_as_published}};
+  Json json;
+  for_each_option(options, [&](const char* name, const auto& value) { json[name] = value; });
+  return json;
 }
 
 sched::PolicyOptions options_of(const Json& json) {
   sched::PolicyOptions options;
-  json.at("max_pivots").get_to(options.max_pivots);
-  json.at("max_columns").get_to(options.max_columns);
-  json.at("max_roundings").get_to(options.max_roundings);
-  json.at("ageing_per_s").get_to(options.ageing_per_s);
-  json.at("las_threshold_s").get_to(options.las_threshold_s);
-  json.at("topology_aware").get_to(options.topology_aware);
-  json.at("paper_roundings").get_to(options.paper_roundings);
-  json.at("paper_as_published").get_to(options.paper_as_published);
+  for_each_option(options, [&](const char* name, auto& value) { json.at(name).get_to(value); });
   return options;
 }
 

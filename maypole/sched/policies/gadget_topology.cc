@@ -179,14 +179,9 @@ void Topology::finish() {
     node.widest = std::min(out.widest, in.widest);
   }
   // The walk: depth first from the root, children in order of their numbers.
-  position_.assign(cluster_->num_servers(), 0);
   depth_.assign(nodes_.size(), 0);
   racks_below_.resize(nodes_.size() - cluster_->num_servers() - static_cast<std::size_t>(num_racks_));
-  int next = 0;
   const std::function<void(int)> walk = [&](int id) {
-    if (id < num_servers()) {
-      position_[static_cast<std::size_t>(id)] = next++;
-    }
     for (const int child : node(id).children) {
       depth_[static_cast<std::size_t>(child)] = depth_[static_cast<std::size_t>(id)] + 1;
       walk(child);

@@ -45,7 +45,6 @@ class Topology {
   }
   [[nodiscard]] int depth(int node) const { return depth_[static_cast<std::size_t>(node)]; }
   /// The server's place in a walk over the tree.
-  [[nodiscard]] int position(int server) const { return position_[static_cast<std::size_t>(server)]; }
   /// True where cuts are single links: rings need no search for paths.
   [[nodiscard]] bool exact() const { return exact_; }
 
@@ -57,7 +56,6 @@ class Topology {
   const model::Cluster* cluster_;
   std::vector<Node> nodes_;
   std::vector<int> upper_;
-  std::vector<int> position_;
   std::vector<int> depth_;                     // [node]
   std::vector<std::vector<int>> racks_below_;  // [upper node, by number]
   int num_racks_ = 0;
