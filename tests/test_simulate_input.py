@@ -72,7 +72,8 @@ def test_options_that_the_cluster_makes_useless_are_refused(files):
     [
         ("fifo:continuous", "write topology"),
         ("gadget:published", "write ageing=R"),
-        ("exact:topology", "it has none"),
+        ("exact:topology", "write nodes=N"),
+        ("exact:nodes=-1", "numbers of at least 0"),
         ("las:threshold=1:threshold=2", "twice"),
         ("las:threshold=-1", "'threshold=-1'"),
     ],

@@ -51,7 +51,8 @@ std::vector<KnownOption> options_of(std::string_view policy) {
                                       {"roundings=N", {"gadget-paper"}},
                                       {"pivots=N", {"gadget", "gadget-blind", "gadget-paper"}},
                                       {"columns=N", gadgets},
-                                      {"tries=N", gadgets}};
+                                      {"tries=N", gadgets},
+                                      {"nodes=N", {"exact"}}};
   std::erase_if(options, [&](const KnownOption& option) { return std::ranges::find(option.policies, policy) == option.policies.end(); });
   return options;
 }
@@ -93,6 +94,9 @@ bool set_option(sched::PolicyOptions& options, const std::string& option) {
   }
   if (name == "columns") {
     return set(options.max_columns, number<std::int64_t>(value));
+  }
+  if (name == "nodes") {
+    return set(options.exact_nodes, number<std::int64_t>(value));
   }
   return name == "tries" && set(options.max_roundings, number<std::int64_t>(value));
 }
@@ -143,6 +147,7 @@ std::string policy_help() {
       "  continuous          las: no queues\n"
       "  ageing=R            gadget: what a waiting job gains per second, as a share of its best gain\n"
       "  pivots=N, columns=N, tries=N   gadget: limits of work per slot\n"
+      "  nodes=N             exact: nodes of the search per slot; beyond them the answer is marked, with its proven gap\n"
       "  roundings=N         gadget-paper: roundings at most\n"
       "  published           gadget-paper: violations stand and are counted",
       fmt::join(sched::policy_names(), ", "));

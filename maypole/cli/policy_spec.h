@@ -21,8 +21,8 @@ struct PolicySpec {
   sched::PolicyOptions options;
 };
 
-/// Options: topology, continuous, threshold=SECONDS, ageing=PER_SECOND, published, roundings=N, pivots=N, columns=N, tries=N. Errors
-/// name the option and those that exist, or the policies that exist.
+/// Options: topology, continuous, threshold=SECONDS, ageing=PER_SECOND, published, roundings=N, pivots=N, columns=N, tries=N, nodes=N.
+/// Errors name the option and those that exist, or the policies that exist.
 [[nodiscard]] absl::StatusOr<PolicySpec> parse_policy(std::string_view text);
 /// Comma-separated ones; none may stand there twice.
 [[nodiscard]] absl::StatusOr<std::vector<PolicySpec>> parse_policies(std::string_view text);

@@ -178,7 +178,7 @@ void Topology::finish() {
     node.capacity = std::min(out.total, in.total);
     node.widest = std::min(out.widest, in.widest);
   }
-  // The walk: depth first from the root, children in order of their numbers.
+  // Depth first from the root, children in order of their numbers.
   depth_.assign(nodes_.size(), 0);
   racks_below_.resize(nodes_.size() - cluster_->num_servers() - static_cast<std::size_t>(num_racks_));
   const std::function<void(int)> walk = [&](int id) {

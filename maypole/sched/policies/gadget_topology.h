@@ -44,7 +44,6 @@ class Topology {
     return racks_below_[static_cast<std::size_t>(node - first_rack() - num_racks_)];
   }
   [[nodiscard]] int depth(int node) const { return depth_[static_cast<std::size_t>(node)]; }
-  /// The server's place in a walk over the tree.
   /// True where cuts are single links: rings need no search for paths.
   [[nodiscard]] bool exact() const { return exact_; }
 
