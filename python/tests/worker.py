@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a test job: runs cases in order, writes what happened to FOLDER/rank-R.json. Arguments: FOLDER SCHEDULE UPDATE [CASE...]"""
 
+import faulthandler
 import json
 import sys
 import time
@@ -9,12 +10,14 @@ import traceback
 import maypole.torch as maypole
 import torch
 from cases import CASES, Job, loops, modules, optimizers, states, touching, wrongs  # noqa: F401  (they register their cases)
+from jobs import STACKS_S
 from maypole.torch import runtime
 
 
 def main():
     folder, schedule, update, *chosen = sys.argv[1:]
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(STACKS_S)  # a job that hangs says where, before its test ends it
     maypole.init()
     job = Job(schedule, update, runtime.current().backend)
     results = {}
