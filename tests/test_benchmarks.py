@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import bench_collectives, bench_training, fabric  # noqa: E402
+from benchmarks import bench_collectives, bench_scheduling, bench_training, fabric, scheduling_goals, scheduling_growth  # noqa: E402
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -86,6 +86,63 @@ def test_training_goals_compare_weave_with_the_best_ddp_where_compute_and_commun
     assert any("ddp-1): 1.33x" in line for line in balanced)
     peers["maypole-weave"] = row(1.3)
     assert sum(line.startswith("MISSED") for line in bench_training.goals("500mbit", 1.0, peers)) == 4
+
+
+def scheduling_row(case: str, policy: str, **values) -> dict:
+    row = {"case": case, "policy": policy, "utility": 1.0, "bound": 1.0, "violations": 0, "seed": 1, "jobs": 400, "commit": "c"}
+    return row | {"servers": 50, "decision_p50_s": 0.01, "decision_p99_s": 0.01, "gap": 0.0} | values
+
+
+def test_a_baseline_counts_in_its_strongest_variant():
+    rows = [scheduling_row("contended-sigmoid", name, utility=reached, bound=100.0)
+            for name, reached in (("gadget", 98.0), ("drf", 40.0), ("drf:topology", 49.0), ("fifo", 30.0))]
+    lines = scheduling_goals.goals(rows)
+    assert any(line.startswith("met") and "98.00% of the horizon" in line for line in lines)
+    assert any(line.startswith("MISSED") and "2.000x drf:topology" in line and "exceed 2.041x" in line for line in lines)
+    assert any(line.startswith("met") and "3.267x fifo" in line for line in lines)
+
+
+def test_a_violation_misses_but_where_violations_are_meant():
+    published = scheduling_row("paper-algorithm", "gadget-paper:published", violations=3)
+    assert scheduling_goals.goals([published])[-1].startswith("met    0 violations")
+    own = scheduling_row("tiny", "gadget", proven=0.1, violations=1)
+    assert scheduling_goals.goals([published, own])[-1].startswith("MISSED 1 violations")
+
+
+def test_an_optimum_that_was_not_found_counts_by_its_bound():
+    reached = {"utility": 0.96, "exact": 0.96}
+    rows = [scheduling_row("tight", "gadget", **reached, bound=bound, exact_limited=bound > 0.96) for bound in (0.96, 0.96, 1.0)]
+    lines = scheduling_goals.goals(rows)
+    assert "median 1.0000" in lines[0] and "worst, p5, p25, p50, p75: 0.9600" in lines[0]
+    assert "cut by its limit of nodes 1 times" in lines[1] and "4.000%" in lines[1]
+
+
+def test_a_part_replaces_its_own_rows_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.common.ROOT", tmp_path)
+    first = bench_scheduling.PartRows("scheduling")
+    for part in ("tiny", "tight"):
+        first.start(part)
+        first.add(case=part, seed=1)
+    again = bench_scheduling.PartRows("scheduling")
+    again.start("tiny")
+    again.add(case="tiny", seed=2)
+    kept = json.loads((tmp_path / "bench" / "scheduling.json").read_text())
+    assert [(row["part"], row["seed"]) for row in kept] == [("tight", 1), ("tiny", 2)]
+
+
+def test_parts_are_chosen_by_their_beginnings():
+    known = [bench_scheduling.Part(name, None, 1, quick=name != "itp-b") for name in ("tiny", "itp-a", "itp-b")]
+    assert [part.name for part in bench_scheduling.chosen("itp,tiny", known, quick=False)] == ["itp-a", "itp-b", "tiny"]
+    assert [part.name for part in bench_scheduling.chosen("", known, quick=True)] == ["tiny", "itp-a"]
+    with pytest.raises(SystemExit, match="'it' is none of tiny"):
+        bench_scheduling.chosen("it", known, quick=False)
+
+
+def test_growth_is_drawn_where_there_are_sizes_to_compare():
+    rows = [scheduling_row("speed-slack", "gadget", servers=servers, decision_p50_s=servers / 1e5) for servers in (100, 1000)]
+    assert scheduling_growth.growth_svg(rows[:1]) == ""
+    picture = scheduling_growth.growth_svg(rows)
+    assert "1,000" in picture and picture.count("<circle") == 2 and "10 ms" in picture
 
 
 def test_the_picture_shows_both_workers_and_the_usual_iteration(tmp_path):
