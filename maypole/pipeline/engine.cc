@@ -281,7 +281,9 @@ absl::Status EngineImpl::step(ModelId id, const StepOptions& options) {
     }
   }
   m.gather_forced = false;
-  m.gather_order = ++gather_order_;
+  if (m.sharded) {  // averages keep the order of their round: a group whose reduce-scatter begins after this must not come last for it
+    m.gather_order = ++gather_order_;
+  }
   m.stage = Stage::kStepped;
   m.settled.store(false, std::memory_order_relaxed);  // read by this same thread
   notify();

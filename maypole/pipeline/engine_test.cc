@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -206,6 +207,40 @@ TEST(Engine, ParametersAreInMotionUntilEveryRankHasStepped) {
       EXPECT_THAT(floats(engine.parameter(model, 0)), Each(-1.0f));
       EXPECT_TRUE(engine.finalize().ok());
     });
+  }
+}
+
+TEST(Engine, WhatForwardNeedsFirstIsGatheredFirstThoughItsReduceScatterBeganAfterStep) {
+  for (const std::string schedule : {"dear", "weave"}) {
+    struct Seen {
+      std::vector<std::int64_t> priorities;  // of the groups, as the engine thread opened them: the last group first
+      std::latch opened{1}, stepped{1};
+    };
+    std::array<Seen, 2> seen;
+    const auto watch = [&](int rank, const comm::AllGatherOp& op) {
+      Seen& here = seen[static_cast<std::size_t>(rank)];
+      here.priorities.push_back(op.priority);
+      if (here.priorities.size() == 1) {
+        here.opened.count_down();
+        here.stepped.wait();  // step() overtakes the groups that follow
+      }
+    };
+    const auto body = [&](Engine& engine, int rank) {
+      const ModelId model = engine.add_model(two_parameters(), options_for(schedule)).value();
+      const std::vector<float> gradient(300, 1.0f);
+      ASSERT_TRUE(engine.gradient_ready(model, 1, reinterpret_cast<const std::byte*>(gradient.data())).ok());
+      seen[static_cast<std::size_t>(rank)].opened.wait();
+      ASSERT_TRUE(engine.gradient_ready(model, 0, reinterpret_cast<const std::byte*>(gradient.data())).ok());
+      ASSERT_TRUE(engine.step(model, kStep).ok());
+      seen[static_cast<std::size_t>(rank)].stepped.count_down();
+      ASSERT_TRUE(engine.flush(model).ok());
+      EXPECT_TRUE(engine.finalize().ok());
+    };
+    run_ranks(2, kPatient, body, make_fake_ring(2, 1, watch));
+    for (const Seen& here : seen) {
+      EXPECT_GE(here.priorities.size(), 4U);
+      EXPECT_TRUE(std::ranges::is_sorted(here.priorities, std::greater())) << schedule;
+    }
   }
 }
 

@@ -410,8 +410,8 @@ class Network {
 
 class FakeCommunicator final : public comm::Communicator {
  public:
-  FakeCommunicator(std::shared_ptr<Network> network, int rank, int num_ranks)
-      : network_(std::move(network)), rank_(rank), num_ranks_(num_ranks) {}
+  FakeCommunicator(std::shared_ptr<Network> network, int rank, int num_ranks, GatherWatch watch)
+      : network_(std::move(network)), rank_(rank), num_ranks_(num_ranks), watch_(std::move(watch)) {}
   ~FakeCommunicator() override { network_->leave(rank_); }
   FakeCommunicator(const FakeCommunicator&) = delete;
   FakeCommunicator& operator=(const FakeCommunicator&) = delete;
@@ -420,7 +420,12 @@ class FakeCommunicator final : public comm::Communicator {
   int num_ranks() const override { return num_ranks_; }
   absl::StatusOr<std::shared_ptr<comm::SharedMemory>> allocate(std::size_t bytes) override { return std::make_shared<HeapMemory>(bytes); }
   comm::Work reduce_scatter_group(const comm::ReduceScatterOp& op) override { return network_->reduce_scatter(rank_, op); }
-  comm::Work open_all_gather(const comm::AllGatherOp& op) override { return network_->open(rank_, op); }
+  comm::Work open_all_gather(const comm::AllGatherOp& op) override {
+    if (watch_) {
+      watch_(rank_, op);
+    }
+    return network_->open(rank_, op);
+  }
   void supply_all_gather(std::uint64_t tag) override { network_->supply(rank_, tag); }
   comm::Work all_reduce(std::byte* data, std::size_t count, base::DType dtype, comm::ReduceOp op) override {
     UserOperation operation;
@@ -464,15 +469,16 @@ class FakeCommunicator final : public comm::Communicator {
   std::shared_ptr<Network> network_;  // shared by all ranks: the last one to leave takes it along
   int rank_;
   int num_ranks_;
+  GatherWatch watch_;
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed) {
+std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed, const GatherWatch& watch) {
   const auto network = std::make_shared<Network>(num_ranks, seed);
   std::vector<std::unique_ptr<comm::Communicator>> ring;
   for (int r = 0; r < num_ranks; ++r) {
-    ring.push_back(std::make_unique<FakeCommunicator>(network, r, num_ranks));
+    ring.push_back(std::make_unique<FakeCommunicator>(network, r, num_ranks, watch));
   }
   return ring;
 }

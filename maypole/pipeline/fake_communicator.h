@@ -7,11 +7,14 @@
 
 #include "maypole/comm/communicator.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 namespace maypole::pipeline {
 
-[[nodiscard]] std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed);
+/// Is told of each all-gather as a rank opens it, on the thread that does; may block it.
+using GatherWatch = std::function<void(int rank, const comm::AllGatherOp& op)>;
+[[nodiscard]] std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed, const GatherWatch& watch = {});
 
 }  // namespace maypole::pipeline
