@@ -79,6 +79,38 @@ def test_plan_names_what_is_wrong_with_its_options(folder):
     assert "either --profile or --model" in refused("--network", "10GbE")
 
 
+def cluster_and_job(bits: float, progress: dict) -> dict:
+    """Four servers of one GPU on links of so many bits per second, and one job that may have them all."""
+    names = [f"s{i}" for i in range(4)]
+    links = [(name, "switch") for name in names] + [("switch", name) for name in names]
+    return {
+        "version": 1, "slot_s": 60, "slots": 1, "seed": 1,
+        "servers": [{"id": name, "capacity": {"gpu": 1}} for name in names],
+        "links": [{"id": f"{a}>{b}", "from": a, "to": b, "bandwidth": bits / 8} for a, b in links],
+        "jobs": [{
+            "id": "job", "arrival_s": 0, "min_workers": 1, "workers": 1, "max_workers": 4, "demand": {"gpu": 1},
+            "edge_bandwidth": bits / 8, "work": None, "budget": None, "weight": 1, "utility": {"kind": "linear"}, "progress": progress,
+        }],
+    }
+
+
+def test_the_scheduler_knows_what_workers_and_edges_bring_to_a_profiled_job(folder):
+    profile(folder)
+    arguments = ["plan", "--profile", "p.json", "--network", "10GbE", "--workers", "4", "--json"]
+    done = maypole(*arguments, "--progress", "progress.json", "--schedule", "dear", "--group-size", "4MB")
+    assert done.returncode == 0, done.stderr
+    progress = json.loads((folder / "progress.json").read_text())
+    assert progress["kind"] == "profile"
+    chosen = {}
+    for bits in (2e8, 1e10):
+        (folder / "i.json").write_text(json.dumps(cluster_and_job(bits, progress)))
+        done = maypole("simulate", "--workload", "i.json", "--policy", "gadget", "--decisions", "d.jsonl")
+        assert done.returncode == 0, done.stderr
+        chosen[bits] = json.loads((folder / "d.jsonl").read_text().splitlines()[0])["jobs"]["job"]["workers"]
+    assert chosen == {2e8: 1, 1e10: 4}
+    assert "--schedule requires --progress" in maypole(*arguments, "--schedule", "dear").stderr
+
+
 def test_paper_dear_has_a_row_for_each_cell_and_keeps_the_order_of_schedules(folder):
     done = maypole("paper", "dear", "--json", "--searches", "2", "--html", "dear.html")
     assert done.returncode == 0, done.stderr

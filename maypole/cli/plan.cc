@@ -6,10 +6,12 @@
 #include "maypole/cli/prediction.h"
 #include "maypole/cli/scenario.h"
 #include "maypole/cli/what_if.h"
+#include "maypole/formats/job_fields.h"
 #include "maypole/formats/number.h"
 #include "maypole/formats/profile_json.h"
 #include "maypole/formats/text_file.h"
 #include "maypole/overlap/paper_models.h"
+#include "maypole/overlap/profile_progress.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,6 +25,7 @@
 namespace maypole::cli {
 namespace {
 
+constexpr double kBytesPerGb = 1e9;
 constexpr std::size_t kMostWorkers = 1 << 20;
 
 struct Written {
@@ -39,6 +42,10 @@ struct Written {
   std::vector<std::string> fit;
   std::vector<std::string> check;
   std::string html;
+  std::string progress;
+  std::string schedule = "weave";
+  std::string group_size;
+  bool sharded = false;
   bool json = false;
 };
 
@@ -82,7 +89,7 @@ absl::StatusOr<overlap::Network> network_of(const Written& written, const model:
   MAYPOLE_RETURN_IF_ERROR(for_flag("--collective", collective.status()));
   network.collective = *collective;
   network.workers_per_host = written.workers_per_host;
-  network.contention = written.contention;
+  network.contention_s_per_byte = written.contention / kBytesPerGb;
   MAYPOLE_RETURN_IF_ERROR(overlap::check_network(network));
   return network;
 }
@@ -105,9 +112,10 @@ absl::Status check_runs(const Written& written, const model::Profile& profile, c
     predictions.push_back(std::move(prediction));
   }
   if (written.json) {
-    fmt::print("{{\"contention\": {}, \"checks\": {}}}\n", formats::format_number(network.contention), predictions_json(predictions));
+    fmt::print("{{\"contention_s_per_gb\": {}, \"checks\": {}}}\n", formats::format_number(network.contention_s_per_byte * kBytesPerGb),
+               predictions_json(predictions));
   } else {
-    fmt::print("contention {:.3f}\n{}", network.contention, predictions_text(predictions));
+    fmt::print("contention {:.3g} s/GB\n{}", network.contention_s_per_byte * kBytesPerGb, predictions_text(predictions));
   }
   return absl::OkStatus();
 }
@@ -129,6 +137,20 @@ absl::StatusOr<std::vector<std::size_t>> workers_of(const std::string& text) {
   return workers;
 }
 
+/// The job as the scheduler sees it: what one more worker, or a faster edge, brings.
+absl::Status write_progress(const Written& written, const model::Profile& profile, const overlap::Network& network,
+                            std::size_t max_workers) {
+  overlap::ProfiledJob job{.schedule = written.schedule, .fusion = {}, .network = network, .max_workers = max_workers};
+  job.update = written.sharded ? overlap::UpdateMode::kSharded : overlap::UpdateMode::kReplicated;
+  if (!written.group_size.empty()) {
+    const auto bytes = base::parse_bytes(written.group_size);
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--group-size", bytes.status()));
+    job.fusion.group_bytes = *bytes;
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(const model::ProgressModel progress, overlap::progress_of(profile, job));
+  return formats::write_text_file(written.progress, formats::progress_json(progress) + "\n");
+}
+
 absl::Status plan(const Written& written) {
   MAYPOLE_ASSIGN_OR_RETURN(const model::Profile profile, read(written));
   if (!written.save_profile.empty()) {
@@ -140,13 +162,16 @@ absl::Status plan(const Written& written) {
   MAYPOLE_ASSIGN_OR_RETURN(overlap::Network network, network_of(written, profile));
   if (!written.fit.empty()) {
     MAYPOLE_ASSIGN_OR_RETURN(const std::vector<MeasuredRun> runs, read_runs(written.fit));
-    MAYPOLE_ASSIGN_OR_RETURN(network.contention, fit_contention_to(profile, network, runs));
+    MAYPOLE_ASSIGN_OR_RETURN(network.contention_s_per_byte, fit_contention_to(profile, network, runs));
   }
   if (!written.check.empty()) {
     return check_runs(written, profile, network);
   }
   WhatIfOptions options;
   MAYPOLE_ASSIGN_OR_RETURN(options.workers, workers_of(written.workers));
+  if (!written.progress.empty()) {
+    MAYPOLE_RETURN_IF_ERROR(write_progress(written, profile, network, options.workers.back()));
+  }
   if (written.groups > 0) {
     options.num_groups = written.groups;
   }
@@ -175,7 +200,9 @@ std::function<int()> add_plan(CLI::App& app) {
   command->add_option("--workers", written->workers, "Numbers of workers, separated by commas")->capture_default_str();
   command->add_option("--collective", written->collective, "ring, halving-doubling or hierarchical")->capture_default_str();
   command->add_option("--workers-per-host", written->workers_per_host, "Workers that share a host")->capture_default_str();
-  command->add_option("--contention", written->contention, "While the link is busy, computing takes 1 + this times as long")
+  command
+      ->add_option("--contention", written->contention,
+                   "Seconds of computing that a gigabyte on the link costs: moving it needs the processor")
       ->capture_default_str();
   command->add_option("--fit", written->fit, "Fit the contention to a report of `maypole run --report`; may be repeated")
       ->allow_extra_args(false);
@@ -184,6 +211,14 @@ std::function<int()> add_plan(CLI::App& app) {
                    "Instead: what the simulator says of the run of a report, beside what it took; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--groups", written->groups, "So many even groups instead of the best fusion");
+  CLI::Option* progress = command->add_option(
+      "--progress", written->progress,
+      "Write what the scheduler needs to know of this job, up to the most of --workers: `progress` of a job in an instance");
+  command->add_option("--schedule", written->schedule, "The schedule under which --progress sees the job")
+      ->capture_default_str()
+      ->needs(progress);
+  command->add_option("--group-size", written->group_size, "The size of its groups; default: that of training")->needs(progress);
+  command->add_flag("--sharded", written->sharded, "Its updates are sharded")->needs(progress);
   command->add_option("--html", written->html, "Write one self-contained HTML page");
   command->add_flag("--json", written->json, "Print one JSON object");
   return [written] {

@@ -36,7 +36,7 @@ struct Prediction {
 /// Runs the iteration of the report in the simulator. Errors: a report of another model, or with an unknown schedule.
 [[nodiscard]] absl::StatusOr<Prediction> predict(const model::Profile& profile, const overlap::Network& network, const MeasuredRun& run);
 
-/// The contention under which the simulator comes closest to the runs.
+/// The contention, in seconds per byte, under which the simulator comes closest to the runs.
 [[nodiscard]] absl::StatusOr<double> fit_contention_to(const model::Profile& profile, const overlap::Network& network,
                                                        std::span<const MeasuredRun> runs);
 

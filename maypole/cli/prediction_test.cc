@@ -18,11 +18,11 @@ struct Case {
   MeasuredRun run;
 };
 
-Case case_of(const char* schedule, double contention) {
+Case case_of(const char* schedule, double contention_s_per_byte) {
   Case c;
   const overlap::FusionPlan plan = overlap::plan_fusion(overlap::planned_tensors(c.profile), {}).value();
   overlap::Network slowed = c.network;
-  slowed.contention = contention;
+  slowed.contention_s_per_byte = contention_s_per_byte;
   c.run.file = "r.json";
   c.run.report.schedule = schedule;
   c.run.report.update = "replicated";
@@ -44,12 +44,12 @@ TEST(Prediction, RunsTheGroupsOfTheReport) {
 }
 
 TEST(Prediction, ContentionIsFittedToRuns) {
-  const Case c = case_of("weave", 0.3);
-  const Case other = case_of("wfbp", 0.3);
+  const Case c = case_of("weave", 3e-10);
+  const Case other = case_of("wfbp", 3e-10);
   const std::vector<MeasuredRun> runs = {c.run, other.run};
   overlap::Network network = c.network;
-  network.contention = fit_contention_to(c.profile, network, runs).value();
-  EXPECT_NEAR(network.contention, 0.3, 1e-3);
+  network.contention_s_per_byte = fit_contention_to(c.profile, network, runs).value();
+  EXPECT_NEAR(network.contention_s_per_byte, 3e-10, 1e-12);
   EXPECT_NEAR(predict(c.profile, network, c.run)->predicted_s, c.run.report.iteration_s, 1e-4);
 }
 

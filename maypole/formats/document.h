@@ -73,6 +73,7 @@ class Value {
 
   /// False where the field is absent or null.
   [[nodiscard]] bool present() const { return node_ != nullptr && node_->kind != Node::Kind::kNull; }
+  [[nodiscard]] bool is_map() const { return node_ != nullptr && node_->kind == Node::Kind::kMap; }
   [[nodiscard]] int line() const { return line_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 

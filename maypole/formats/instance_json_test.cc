@@ -31,7 +31,8 @@ constexpr std::string_view kInstance = R"({"version": 1, "slot_s": 60, "slots": 
 {"id": "b \"quoted\" \u0001", "arrival_s": 0.30000000000000004, "min_workers": 1, "workers": 1, "max_workers": 1, "demand": {"gpu": 1, "cpu": 0.5}, "edge_bandwidth": 12500000, "work": 1e-300, "budget": null, "weight": 1, "utility": {"kind": "sigmoid", "sensitivity": 0.25, "expected": -0.0}, "progress": {"kind": "power", "zeta": 60, "exponent": 0.8, "reference": 4, "resize_s": 30}},
 {"id": "c", "arrival_s": 1, "min_workers": 1, "workers": 1, "max_workers": 1, "demand": {"gpu": 1, "cpu": 0}, "edge_bandwidth": null, "work": 1e+21, "budget": null, "weight": 1, "utility": {"kind": "energy", "cost": 0.001}, "progress": {"kind": "ring", "gradient_bytes": 102400000, "reduce_bytes_per_s": 10000000000, "forward_s": 0.1, "backward_s": 0.2, "latency_s": 0, "bandwidth": 12500000, "local_bandwidth": null, "resize_s": 0}},
 {"id": "d", "arrival_s": 1, "min_workers": 1, "workers": 1, "max_workers": 1, "demand": {"gpu": 1, "cpu": 0}, "edge_bandwidth": null, "work": 5, "budget": null, "weight": 1, "utility": {"kind": "deadline", "deadline_s": 3600, "late": 0.5, "work": 5}, "progress": {"kind": "overlap", "schedule": "dear", "gradient_bytes": 1, "reduce_bytes_per_s": 0, "forward_s": 0.1, "backward_s": 0.2, "latency_s": 0, "bandwidth": null, "local_bandwidth": null, "resize_s": 0}},
-{"id": "e", "arrival_s": 1, "min_workers": 1, "workers": 1, "max_workers": 1, "demand": {"gpu": 1, "cpu": 0}, "edge_bandwidth": null, "work": 5, "budget": null, "weight": 1, "utility": {"kind": "log"}, "progress": {"kind": "table", "points": [{"workers": 1, "servers": 1, "rate": 3.5}, {"workers": 2, "servers": 1, "rate": 6}], "resize_s": 0}, "racks": {"max": 1, "for_s": 600}}]}
+{"id": "e", "arrival_s": 1, "min_workers": 1, "workers": 1, "max_workers": 1, "demand": {"gpu": 1, "cpu": 0}, "edge_bandwidth": null, "work": 5, "budget": null, "weight": 1, "utility": {"kind": "log"}, "progress": {"kind": "table", "points": [{"workers": 1, "servers": 1, "rate": 3.5}, {"workers": 2, "servers": 1, "rate": 6}], "resize_s": 0}, "racks": {"max": 1, "for_s": 600}},
+{"id": "f", "arrival_s": 1, "min_workers": 1, "workers": 1, "max_workers": 2, "demand": {"gpu": 1, "cpu": 0}, "edge_bandwidth": 12500000, "work": 5, "budget": null, "weight": 1, "utility": {"kind": "log"}, "progress": {"kind": "profile", "bandwidth": 125000000, "local_bandwidth": null, "iterations": [{"workers": 1, "spread": false, "s_per_byte": 0, "iteration_s": 0.5}, {"workers": 2, "spread": true, "s_per_byte": 0, "iteration_s": 0.625}, {"workers": 2, "spread": true, "s_per_byte": 1e-08, "iteration_s": 0.75}], "resize_s": 0}}]}
 )";
 
 std::string with(std::string_view from, std::string_view to) {
@@ -65,6 +66,8 @@ TEST(InstanceJsonTest, ReadsEveryFieldIntoItsPlace) {
   EXPECT_EQ(instance.jobs[3].progress.schedule, model::OverlapSchedule::kDear);
   EXPECT_EQ(instance.jobs[4].progress.points.size(), 2U);
   EXPECT_EQ(instance.jobs[4].max_racks_s, 600);
+  EXPECT_EQ(instance.jobs[5].progress.kind, model::ProgressKind::kProfile);
+  EXPECT_EQ(instance.jobs[5].progress.iterations.back(), (model::IterationPoint{2, true, 1e-8, 0.75}));
 }
 
 TEST(InstanceJsonTest, EveryDoubleComesBackWithTheSameBits) {
@@ -127,6 +130,11 @@ TEST(InstanceJsonTest, NamesTheFileAndTheFieldOfWhatIsWrong) {
               FailsWith("i.json: jobs[0].progress.exponent: is no field"));
   EXPECT_THAT(reading("\"schedule\": \"dear\"", "\"schedule\": \"deer\""),
               FailsWith("i.json: jobs[3].progress.schedule: there is no kind 'deer': give one of sync, wfbp, dear, weave"));
+  EXPECT_THAT(reading("\"s_per_byte\": 1e-08", "\"s_per_byte\": 0"),
+              FailsWith("i.json: job 'f' has progress.iterations[2] twice or out of order"));
+  EXPECT_THAT(reading("\"iteration_s\": 0.625", "\"iteration_s\": -1"), FailsWith("i.json: job 'f' has a bad progress.iterations[1]"));
+  EXPECT_THAT(reading("\"spread\": true, \"s_per_byte\": 0", "\"spread\": true, \"s_per_byte\": 1e-9"),
+              FailsWith("i.json: job 'f' lacks an iteration of 2 workers at s_per_byte 0 before progress.iterations[1]"));
   EXPECT_THAT(reading("\"id\": \"c\"", "\"id\": \"a\""), FailsWith("i.json: job 'a' is there twice"));
   EXPECT_THAT(reading("\"workers\": 2, \"max_workers\": 4", "\"workers\": 20, \"max_workers\": 40"), ::testing::Not(FailsWith("")));
   EXPECT_THAT(

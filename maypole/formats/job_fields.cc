@@ -4,6 +4,7 @@
 #include "maypole/base/status.h"
 #include "maypole/formats/json_text.h"
 #include "maypole/formats/number.h"
+#include "maypole/formats/text_file.h"
 
 #include <array>
 #include <limits>
@@ -18,8 +19,9 @@ using model::UtilityKind;
 
 constexpr std::array kUtilityKinds = {UtilityKind::kSqrt,   UtilityKind::kLog,     UtilityKind::kLinear,
                                       UtilityKind::kEnergy, UtilityKind::kSigmoid, UtilityKind::kDeadline};
-constexpr std::array kProgressKinds = {ProgressKind::kConstant, ProgressKind::kPower, ProgressKind::kRing, ProgressKind::kOverlap,
-                                       ProgressKind::kTable};
+constexpr std::array kProgressKinds = {ProgressKind::kConstant, ProgressKind::kPower,   ProgressKind::kRing,
+                                       ProgressKind::kOverlap,  ProgressKind::kProfile, ProgressKind::kTable};
+constexpr std::int64_t kMostWorkers = std::numeric_limits<int>::max();
 constexpr std::array kSchedules = {OverlapSchedule::kSync, OverlapSchedule::kWfbp, OverlapSchedule::kDear, OverlapSchedule::kWeave};
 
 template <typename Kinds>
@@ -142,18 +144,36 @@ model::ProgressModel read_progress(const Value& value) {
       progress.bandwidth = read_limit(map["bandwidth"]);
       progress.local_bandwidth = read_limit(map["local_bandwidth"]);
       break;
+    case ProgressKind::kProfile:
+      progress.bandwidth = read_limit(map["bandwidth"]);
+      progress.local_bandwidth = read_limit(map["local_bandwidth"]);
+      for (const Value& item : map["iterations"].list()) {
+        Map point(item);
+        progress.iterations.push_back({static_cast<int>(point["workers"].integer(1, kMostWorkers)), point["spread"].boolean(),
+                                       point["s_per_byte"].number(), point["iteration_s"].number()});
+        point.refuse_others();
+      }
+      break;
     case ProgressKind::kTable:
       for (const Value& item : map["points"].list()) {
-        constexpr std::int64_t kMost = std::numeric_limits<int>::max();
         Map point(item);
-        progress.points.push_back({static_cast<int>(point["workers"].integer(1, kMost)),
-                                   static_cast<int>(point["servers"].integer(1, kMost)), point["rate"].number()});
+        progress.points.push_back({static_cast<int>(point["workers"].integer(1, kMostWorkers)),
+                                   static_cast<int>(point["servers"].integer(1, kMostWorkers)), point["rate"].number()});
         point.refuse_others();
       }
       break;
   }
   progress.resize_s = map["resize_s"].optional_number().value_or(0);
   map.refuse_others();
+  return progress;
+}
+
+absl::StatusOr<model::ProgressModel> read_progress_file(const std::string& path) {
+  MAYPOLE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
+  MAYPOLE_ASSIGN_OR_RETURN(const Node node, parse_json(text, file_name(path)));
+  Problems problems{file_name(path)};
+  model::ProgressModel progress = read_progress(Value(&node, 0, "", &problems));
+  MAYPOLE_RETURN_IF_ERROR(problems.status());
   return progress;
 }
 
@@ -181,6 +201,17 @@ std::string progress_json(const model::ProgressModel& progress) {
       add("bandwidth", limit_json(progress.bandwidth));
       add("local_bandwidth", limit_json(progress.local_bandwidth));
       break;
+    case ProgressKind::kProfile: {
+      add("bandwidth", limit_json(progress.bandwidth));
+      add("local_bandwidth", limit_json(progress.local_bandwidth));
+      std::string points;
+      for (const model::IterationPoint& point : progress.iterations) {
+        points += fmt::format("{}{{\"workers\": {}, \"spread\": {}, \"s_per_byte\": {}, \"iteration_s\": {}}}", points.empty() ? "" : ", ",
+                              point.workers, point.spread, format_number(point.s_per_byte), format_number(point.iteration_s));
+      }
+      add("iterations", "[" + points + "]");
+      break;
+    }
     case ProgressKind::kTable: {
       std::string points;
       for (const model::RatePoint& point : progress.points) {

@@ -25,6 +25,8 @@ namespace maypole::formats {
 [[nodiscard]] std::string utility_json(const model::Utility& utility);
 
 [[nodiscard]] model::ProgressModel read_progress(const Value& value);
+/// The same from a file of its own, as `maypole plan --progress` writes it. Errors name the file.
+[[nodiscard]] absl::StatusOr<model::ProgressModel> read_progress_file(const std::string& path);
 [[nodiscard]] std::string progress_json(const model::ProgressModel& progress);
 
 /// A number of at least 0, or a size such as `4GB`, for each name.

@@ -66,9 +66,23 @@ void read_racks(const Value& value, model::Job& job) {
   job.max_racks_s = limit->for_s;
 }
 
+/// A map as in an instance, or the file that holds one.
+void read_job_progress(const Value& value, const std::string& folder, model::Job& job) {
+  if (value.is_map()) {
+    job.progress = read_progress(value);
+    return;
+  }
+  absl::StatusOr<model::ProgressModel> read = read_progress_file(folder + "/" + value.scalar());
+  if (!read.ok()) {
+    value.problem(base::message(read.status()));
+    return;
+  }
+  job.progress = *std::move(read);
+}
+
 }  // namespace
 
-absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view file) {
+absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view file, const std::string& folder) {
   MAYPOLE_ASSIGN_OR_RETURN(const Node node, parse_yaml(text, file));
   Problems problems{std::string(file)};
   Map map(Value(&node, 1, "", &problems));
@@ -103,6 +117,9 @@ absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view f
       time_limit.problem("must be above 0: give a time such as 2h, or leave it out");
     }
   }
+  if (const Value progress = map["progress"]; progress.present()) {
+    read_job_progress(progress, folder, read.job);
+  }
   read.retries = optional_integer(map["retries"], 0, 0);
   if (const Value racks = map["racks"]; racks.present()) {
     read_racks(racks, read.job);
@@ -114,7 +131,7 @@ absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view f
 
 absl::StatusOr<JobFile> read_job_file(const std::string& path) {
   MAYPOLE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
-  return parse_job_file(text, file_name(path));
+  return parse_job_file(text, file_name(path), folder_of(path));
 }
 
 absl::StatusOr<model::Amounts> demand_on(const model::Cluster& cluster, const NamedAmounts& per_worker) {

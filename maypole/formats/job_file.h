@@ -24,13 +24,14 @@ struct JobFile {
   std::optional<double> time_limit_s;
   int retries = 0;
   NamedAmounts per_worker;  // may be empty; becomes job.demand by demand_on()
-  /// Workers, edge bandwidth, utility, weight and racks. Without an id, arrival and demand, which need a daemon and a cluster. A
+  /// Workers, edge bandwidth, utility, weight, progress and racks. Without an id, arrival and demand, which need a daemon and a cluster. A
   /// deadline counts from the job's submission.
   model::Job job;
 };
 
 /// Errors: `job.yaml:7: min_workers: ...`. `workers` is 1 where absent; min_workers and max_workers are `workers` where absent.
-[[nodiscard]] absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view file);
+/// `folder`: where the file of a progress model lies that the job names.
+[[nodiscard]] absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view file, const std::string& folder = ".");
 [[nodiscard]] absl::StatusOr<JobFile> read_job_file(const std::string& path);
 
 /// The amounts by the cluster's resources; an error names the one that no server has.

@@ -2,6 +2,9 @@
 #include "maypole/formats/job_file.h"
 
 #include "maypole/formats/reading_testing.h"
+#include "maypole/formats/text_file.h"
+
+#include <fmt/format.h>
 
 namespace maypole::formats {
 namespace {
@@ -51,6 +54,26 @@ TEST(JobFileTest, ReadsEveryFieldIntoItsPlace) {
   EXPECT_EQ(read->retries, 4);
   EXPECT_EQ(read->job.max_racks, 1);
   EXPECT_EQ(read->job.max_racks_s, 600);
+}
+
+constexpr std::string_view kProgress =
+    R"({"kind": "profile", "bandwidth": 1e8, "local_bandwidth": null, "iterations": [{"workers": 1, "spread": false, "s_per_byte": 0, "iteration_s": 2}]})";
+
+TEST(JobFileTest, AProgressModelIsInTheFileOrBesideIt) {
+  const std::string inlined = fmt::format("version: 1\ncommand: [true]\nprogress: {}\n", kProgress);
+  EXPECT_EQ(parse_job_file(inlined, "job.yaml")->job.progress.iteration_s({1, 1, {}}), 2);
+
+  const std::string folder = ::testing::TempDir();
+  ASSERT_TRUE(write_text_file(folder + "/job_file_test_progress.json", kProgress).ok());
+  const std::string named = "version: 1\ncommand: [true]\nprogress: job_file_test_progress.json\n";
+  ASSERT_TRUE(write_text_file(folder + "/job_file_test.yaml", named).ok());
+  const auto read = read_job_file(folder + "/job_file_test.yaml");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->job.progress.kind, model::ProgressKind::kProfile);
+  EXPECT_THAT(parse_job_file("version: 1\ncommand: [true]\nprogress: none.json\n", "job.yaml", folder),
+              FailsWith(fmt::format("job.yaml:3: progress: {}/none.json: cannot be opened", folder)));
+  EXPECT_THAT(parse_job_file("version: 1\ncommand: [true]\nprogress: {kind: constant}\n", "job.yaml"),
+              FailsWith("job.yaml:3: progress.zeta: is missing"));
 }
 
 TEST(JobFileTest, OnlyVersionAndCommandAreNeeded) {

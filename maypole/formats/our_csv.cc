@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "maypole/base/status.h"
 #include "maypole/formats/job_fields.h"
 #include "maypole/formats/trace.h"
 
@@ -32,12 +33,23 @@ model::Utility utility_of(const CsvRow& row, const WorkloadOptions& options, dou
   return utility;
 }
 
+model::ProgressModel progress_in(const CsvRow& row, const std::string& path) {
+  absl::StatusOr<model::ProgressModel> read = read_progress_file(path);
+  if (!read.ok()) {
+    row.problem(kProgressColumn, base::message(read.status()));
+    return {};
+  }
+  return *std::move(read);
+}
+
 }  // namespace
 
 Trace read_our_csv(const CsvTable& table, const WorkloadOptions& options, const model::Cluster& cluster, Problems& problems) {
   Trace trace;
   trace.name = "Maypole CSV";
   trace.from_first_arrival = false;
+  const bool has_progress = table.column(kProgressColumn).has_value();
+  bool profiled = false;
   for (std::size_t i = 0; i < table.rows.size() && problems.ok(); ++i) {
     const CsvRow row(table, i, problems);
     TracedJob& traced = trace.jobs.emplace_back();
@@ -55,7 +67,10 @@ Trace read_our_csv(const CsvTable& table, const WorkloadOptions& options, const 
     job.utility = utility_of(row, options, job.work.value_or(1));
     job.weight = row.text("weight").empty() ? options.weight : row.number("weight", 0);
     job.progress.zeta = options.slot_s;
-    if (options.elastic) {
+    if (const std::string file = has_progress ? row.text(kProgressColumn) : ""; !file.empty()) {
+      profiled = true;
+      job.progress = progress_in(row, options.folder + "/" + file);
+    } else if (options.elastic) {
       job.progress.kind = model::ProgressKind::kPower;
       job.progress.reference = job.workers;
       job.progress.exponent = kElasticExponent;
@@ -64,7 +79,7 @@ Trace read_our_csv(const CsvTable& table, const WorkloadOptions& options, const 
   }
   trace.filling.emplace_back(options.elastic ? "speed (w / workers)^0.8, 30 s a resize"
                                              : "speed linear in the workers, resizes cost nothing");
-  trace.filling.emplace_back("work in worker-seconds");
+  trace.filling.emplace_back(profiled ? "work in worker-seconds, where a progress model is given in its unit" : "work in worker-seconds");
   return trace;
 }
 

@@ -85,6 +85,11 @@ std::size_t character_length(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+std::string folder_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? "." : std::string(path.substr(0, std::max<std::size_t>(slash, 1)));
+}
+
 std::string file_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
 absl::StatusOr<std::string> decode_text(std::string bytes, std::string_view name) {

@@ -22,5 +22,7 @@ namespace maypole::formats {
 
 /// `file` of `folder/file`: what errors call it.
 [[nodiscard]] std::string file_name(std::string_view path);
+/// `folder` of `folder/file`; without one `.`.
+[[nodiscard]] std::string folder_of(std::string_view path);
 
 }  // namespace maypole::formats

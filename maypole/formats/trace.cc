@@ -36,8 +36,10 @@ absl::StatusOr<WorkloadFormat> recognise(const CsvTable& table) {
   for (const Mark& mark : marks()) {
     if (table.has(mark.columns)) {
       for (const std::string& column : table.header) {
-        if (mark.format == WorkloadFormat::kOurs && std::ranges::find(mark.columns, column) == mark.columns.end()) {
-          return error(kInvalid, "{}:1: {}: is no column of our workload: it has {}", table.file, column, fmt::join(mark.columns, ","));
+        if (mark.format == WorkloadFormat::kOurs && column != kProgressColumn &&
+            std::ranges::find(mark.columns, column) == mark.columns.end()) {
+          return error(kInvalid, "{}:1: {}: is no column of our workload: it has {}, and may have {}", table.file, column,
+                       fmt::join(mark.columns, ","), kProgressColumn);
         }
       }
       return mark.format;

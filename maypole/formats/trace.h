@@ -31,7 +31,8 @@ struct Trace {
 /// The columns that each format must have; the first format whose mark they are is taken.
 [[nodiscard]] absl::StatusOr<WorkloadFormat> recognise(const CsvTable& table);
 
-/// Our CSV.
+/// Our CSV. It may have one column more: the file of a job's progress model, beside the workload; its work is then in that model's unit.
+inline constexpr std::string_view kProgressColumn = "progress";
 [[nodiscard]] Trace read_our_csv(const CsvTable& table, const WorkloadOptions& options, const model::Cluster& cluster, Problems& problems);
 /// ITP, Philly, Tiresias: a number of GPUs for a duration.
 [[nodiscard]] Trace read_duration_trace(const CsvTable& table, WorkloadFormat format, const WorkloadOptions& options,

@@ -148,8 +148,10 @@ absl::StatusOr<Workload> read_workload(const std::string& path, const WorkloadOp
   WorkloadOptions with_folder = options;
   if (with_folder.measured.empty()) {
     // .../workloads/workload-1.csv and .../measured/
-    const std::size_t slash = path.rfind('/');
-    with_folder.measured = (slash == std::string::npos ? std::string(".") : path.substr(0, slash)) + "/../measured";
+    with_folder.measured = folder_of(path) + "/../measured";
+  }
+  if (with_folder.folder.empty()) {
+    with_folder.folder = folder_of(path);
   }
   return parse_workload(text, file_name(path), with_folder, cluster);
 }

@@ -31,6 +31,8 @@ struct WorkloadOptions {
   std::size_t most_jobs = 0;
   /// Pollux: the folder of measurements; empty: `measured` beside the trace's folder.
   std::string measured = {};
+  /// Our CSV: where the files of its column `progress` lie; empty: beside the workload.
+  std::string folder = {};
 };
 
 enum class WorkloadFormat { kOurs, kItp, kPhilly, kPollux, kTiresias };

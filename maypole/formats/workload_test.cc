@@ -2,6 +2,7 @@
 #include "maypole/formats/workload.h"
 
 #include "maypole/formats/reading_testing.h"
+#include "maypole/formats/text_file.h"
 
 #include <fmt/format.h>
 
@@ -48,6 +49,26 @@ TEST(WorkloadTest, OurCsvHoldsOneJobARow) {
   EXPECT_EQ(first.weight, 1);
   EXPECT_EQ(first.arrival_s, 0.5) << "our own times are never shifted";
   EXPECT_THAT(workload->filling, HasSubstr("sorted"));
+}
+
+TEST(WorkloadTest, AJobMayHaveAProgressModelInAFileOfItsOwn) {
+  const std::string folder = ::testing::TempDir();
+  ASSERT_TRUE(write_text_file(folder + "/workload_test_progress.json",
+                              R"({"kind": "profile", "bandwidth": null, "local_bandwidth": null, "iterations": [
+                                  {"workers": 1, "spread": false, "s_per_byte": 0, "iteration_s": 2}]})")
+                  .ok());
+  const auto with = [&](std::string_view file) {
+    const std::string header(kOurHeader.substr(0, kOurHeader.size() - 1));
+    return parse_workload(fmt::format("{},progress\na,0,1,1,1,1,30,,,,{}\nb,0,1,1,1,1,60,,,,\n", header, file), "w.csv", {.folder = folder},
+                          plain_cluster(4));
+  };
+  const auto workload = with("workload_test_progress.json");
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  EXPECT_EQ(workload->jobs[0].progress.per_slot({1, 1, {}}, 60), 30) << "iterations of 2 s";
+  EXPECT_EQ(workload->jobs[0].work, 30);
+  EXPECT_EQ(workload->jobs[1].progress.kind, model::ProgressKind::kConstant);
+  EXPECT_THAT(workload->filling, HasSubstr("where a progress model is given in its unit"));
+  EXPECT_THAT(with("none.json"), FailsWith(fmt::format("w.csv:2: progress: {}/none.json: cannot be opened", folder)));
 }
 
 TEST(WorkloadTest, TakesWhatSpreadsheetsMakeOfAFile) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 
 namespace maypole::model {
@@ -46,6 +47,36 @@ absl::Status check_utility(const Job& job) {
   return absl::OkStatus();
 }
 
+absl::Status check_iterations(const Job& job) {
+  const ProgressModel& model = job.progress;
+  if (model.iterations.empty()) {
+    return error(kInvalid, "job '{}' has no simulated iterations: give progress.iterations", job.id);
+  }
+  for (const double value : {model.bandwidth.bytes_per_second, model.local_bandwidth.bytes_per_second}) {
+    if (!finite_not_negative(value)) {
+      return error(kInvalid, "job '{}' has a bandwidth of {} in progress: give a finite number of at least 0", job.id, value);
+    }
+  }
+  const auto place = [](const IterationPoint& point) { return std::tuple(point.spread, point.workers, point.s_per_byte); };
+  for (std::size_t i = 0; i < model.iterations.size(); ++i) {
+    const IterationPoint& point = model.iterations[i];
+    if (point.workers < 1 || !finite_not_negative(point.s_per_byte) || !finite_positive(point.iteration_s)) {
+      return error(kInvalid, "job '{}' has a bad progress.iterations[{}] (workers {}, s_per_byte {}, iteration_s {})", job.id, i,
+                   point.workers, point.s_per_byte, point.iteration_s);
+    }
+    if (i > 0 && place(point) <= place(model.iterations[i - 1])) {
+      return error(kInvalid, "job '{}' has progress.iterations[{}] twice or out of order: sort by spread, workers and s_per_byte", job.id,
+                   i);
+    }
+    const bool first = i == 0 || point.workers != model.iterations[i - 1].workers || point.spread != model.iterations[i - 1].spread;
+    if (first && point.s_per_byte != 0) {
+      return error(kInvalid, "job '{}' lacks an iteration of {} workers at s_per_byte 0 before progress.iterations[{}]", job.id,
+                   point.workers, i);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check_progress(const Job& job) {
   const ProgressModel& model = job.progress;
   if (!finite_not_negative(model.resize_s)) {
@@ -76,6 +107,8 @@ absl::Status check_progress(const Job& job) {
         return error(kInvalid, "job '{}' has no compute time: give progress.forward_s and progress.backward_s above 0", job.id);
       }
       return absl::OkStatus();
+    case ProgressKind::kProfile:
+      return check_iterations(job);
     case ProgressKind::kTable:
       if (model.points.empty()) {
         return error(kInvalid, "job '{}' has an empty table: give progress.points", job.id);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <span>
 
 namespace maypole::model {
 
@@ -20,6 +21,8 @@ std::string_view name_of(ProgressKind kind) {
       return "ring";
     case ProgressKind::kOverlap:
       return "overlap";
+    case ProgressKind::kProfile:
+      return "profile";
     case ProgressKind::kTable:
       return "table";
   }
@@ -64,11 +67,51 @@ double interpolated(const std::vector<RatePoint>& points, int workers, int serve
   return below.rate;
 }
 
+using Points = std::span<const IterationPoint>;
+
+/// The points of one number of workers, as a broken line.
+double along(Points points, double s_per_byte) {
+  const auto after = std::ranges::upper_bound(points, s_per_byte, {}, &IterationPoint::s_per_byte);
+  const auto end = after == points.end() ? after - 1 : after;
+  if (end == points.begin()) {
+    return end->iteration_s;
+  }
+  const auto begin = end - 1;
+  const double slope = (end->iteration_s - begin->iteration_s) / (end->s_per_byte - begin->s_per_byte);
+  return begin->iteration_s + slope * (s_per_byte - begin->s_per_byte);
+}
+
+/// The run of points with as many workers as `first`, which is one of `points`.
+Points same_workers(Points points, const IterationPoint& first) {
+  const auto run = std::ranges::equal_range(points, first.workers, {}, &IterationPoint::workers);
+  return {run.begin(), run.end()};
+}
+
+double simulated_iteration_s(const std::vector<IterationPoint>& all, int workers, bool spread, double s_per_byte) {
+  const auto placed = std::ranges::equal_range(all, spread, {}, &IterationPoint::spread);
+  const Points points = placed.empty() ? Points(all) : Points(placed.begin(), placed.end());
+  const auto above = std::ranges::lower_bound(points, workers, {}, &IterationPoint::workers);
+  if (above == points.end()) {
+    const IterationPoint& most = points.back();
+    return along(same_workers(points, most), s_per_byte) * workers / most.workers;
+  }
+  const double at_above = along(same_workers(points, *above), s_per_byte);
+  if (above->workers == workers || above == points.begin()) {
+    return at_above;
+  }
+  const IterationPoint& below = *(above - 1);
+  const double share = static_cast<double>(workers - below.workers) / (above->workers - below.workers);
+  return std::lerp(along(same_workers(points, below), s_per_byte), at_above, share);
+}
+
 }  // namespace
 
 double ProgressModel::iteration_s(const RingShape& shape) const {
   const double w = shape.workers;
   const base::Bandwidth b = shape.servers <= 1 ? local_bandwidth : (shape.bandwidth.limited() ? shape.bandwidth : bandwidth);
+  if (kind == ProgressKind::kProfile) {
+    return simulated_iteration_s(iterations, shape.workers, shape.servers > 1, b.limited() ? 1 / b.bytes_per_second : 0);
+  }
   const double moved = gradient_bytes * (w - 1) / w;
   const double send = b.limited() ? moved / b.bytes_per_second : 0;
   const double reduce = reduce_bytes_per_s > 0 ? moved / reduce_bytes_per_s : 0;
@@ -98,6 +141,7 @@ double ProgressModel::per_slot(const RingShape& shape, double slot_s) const {
       return zeta * reference * std::pow(shape.workers / reference, exponent);
     case ProgressKind::kRing:
     case ProgressKind::kOverlap:
+    case ProgressKind::kProfile:
       return slot_s * shape.workers / iteration_s(shape);
     case ProgressKind::kTable:
       return slot_s * interpolated(points, shape.workers, shape.servers);

@@ -124,5 +124,32 @@ TEST(ProgressTest, HasTheNamesThatFilesUse) {
   EXPECT_EQ(names, "constant power ring overlap table sync wfbp dear weave ");
 }
 
+ProgressModel simulated_model() {
+  ProgressModel model;
+  model.kind = ProgressKind::kProfile;
+  model.bandwidth = {1e8};
+  model.iterations = {{1, false, 0, 1.0},   {2, false, 0, 1.0},   {2, false, 1e-9, 1.1}, {2, true, 0, 1.2},
+                      {2, true, 1e-8, 1.2}, {2, true, 2e-8, 2.2}, {4, true, 0, 1.4},     {4, true, 1e-8, 3.4}};
+  return model;
+}
+
+TEST(ProgressTest, AProfileIsInterpolatedOverSecondsPerByteAndWorkers) {
+  const ProgressModel model = simulated_model();
+  EXPECT_DOUBLE_EQ(model.iteration_s(ring_of(1, 1)), 1);
+  EXPECT_DOUBLE_EQ(model.iteration_s(ring_of(2, 1, {5e7})), 1) << "within a server its own edges count, which are free here";
+  EXPECT_DOUBLE_EQ(model.iteration_s(ring_of(2, 2)), 1.2) << "1e-8 s a byte, where the job reserves nothing";
+  EXPECT_DOUBLE_EQ(model.iteration_s(ring_of(2, 2, {1 / 1.5e-8})), 1.7);
+  EXPECT_DOUBLE_EQ(model.iteration_s(ring_of(4, 2, {1 / 0.5e-8})), 2.4);
+  EXPECT_DOUBLE_EQ(model.iteration_s(ring_of(3, 2, {1 / 0.5e-8})), (1.2 + 2.4) / 2);
+  EXPECT_DOUBLE_EQ(model.per_slot(ring_of(4, 2, {1 / 0.5e-8}), 60), 60 * 4 / 2.4);
+  EXPECT_EQ(model.per_slot(ring_of(0, 0), 60), 0);
+}
+
+TEST(ProgressTest, AProfileGoesOnBeyondItsSlowestEdgeAndInventsNoSpeedBeyondItsWorkers) {
+  const ProgressModel model = simulated_model();
+  EXPECT_DOUBLE_EQ(model.iteration_s(ring_of(2, 2, {1 / 4e-8})), 4.2);
+  EXPECT_DOUBLE_EQ(model.per_slot(ring_of(8, 2), 60), model.per_slot(ring_of(4, 2), 60));
+}
+
 }  // namespace
 }  // namespace maypole::model

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How much communication slows computing on a machine: one factor, fitted to iterations that were measured.
+// How much communication slows computing on a machine: one number, fitted to iterations that were measured. Moving a byte takes so much
+// processor time on any link: the number found on one serves for another.
 
 #include "maypole/overlap/iteration_simulator.h"
 #include "maypole/overlap/schedule.h"
@@ -19,8 +20,9 @@ struct MeasuredIteration {
   double measured_s = 0;
 };
 
-/// The factor in [0, 4] with the least sum of squared logarithms of predicted over measured; 0 without measurements. Feed it to
-/// Network::contention.
+/// The seconds of computing per byte sent with the least sum of squared logarithms of predicted over measured, up to four times what a byte
+/// takes on the fastest link; where it makes no difference (the link was the limit), the least; 0 without measurements. Feed it to
+/// Network::contention_s_per_byte.
 [[nodiscard]] double fit_contention(std::span<const MeasuredIteration> iterations);
 
 }  // namespace maypole::overlap

@@ -59,6 +59,12 @@ class Run {
 
   [[nodiscard]] bool updates_in_step() const { return schedule_.traits().gradients_after_backward; }
   [[nodiscard]] double cost(std::size_t g) const { return setting_.phase(loads_[g].bytes); }
+  /// Seconds of computing that a second of this group on the link costs.
+  [[nodiscard]] double contention(std::size_t g) const {
+    const double workers = static_cast<double>(setting_.workers);
+    const double sent = loads_[g].bytes * (workers - 1) / workers;
+    return cost(g) > 0 ? setting_.contention_s_per_byte * sent / cost(g) : 0;
+  }
 
   /// Does all that takes no time.
   void settle() {
@@ -286,7 +292,7 @@ class Run {
 
   void advance() {
     const bool link_busy = transfer_.group != kNone;
-    const double slowdown = link_busy ? 1 + setting_.contention : 1;
+    const double slowdown = link_busy ? 1 + contention(transfer_.group) : 1;
     const double compute_s = computing() ? (target() - work_s_) * slowdown : stage_ == Stage::kSyncUpdate ? step_update_left_s_ : kNever;
     const double transfer_s = link_busy ? std::min(transfer_.left_s, transfer_.slice_s) : kNever;
     const double update_s = updating_ != kNone ? update_left_s_ : kNever;
@@ -445,7 +451,7 @@ IterationSetting setting_of(const model::Profile& profile, const Network& networ
           .update_s = profile.update_s,
           .phase = phase_cost(network, workers),
           .segment_s = segment_s(network, workers),
-          .contention = network.contention,
+          .contention_s_per_byte = network.contention_s_per_byte,
           .workers = workers};
 }
 

@@ -11,7 +11,9 @@
 //             needs first. At every segment it serves the most urgent operation, so a reduce-scatter waits for one segment at most.
 //   update    one group at a time, after its all-gather (replicated) or before it (sharded); sync and wfbp update in step().
 //
-// While the link is busy, compute takes 1 + contention times as long. Every rank is alike.
+// Moving bytes needs the processor: while a group of n bytes is on the link, compute is slower by as much as makes contention_s_per_byte
+// for each of the n (P-1)/P bytes that a worker sends. Every rank is alike. (Where workers share a machine, the work of
+// moving bytes gathers on one core, and the rank that computes there is late: the others wait for it, so it is the one that counts.)
 //
 // Time 0 is the begin of a backward pass, and the iteration ends with the next forward. Nothing of one iteration reaches into the next
 // backward, since forward uses every group; so a single iteration is the steady state.
@@ -49,7 +51,7 @@ struct IterationSetting {
   double update_s = 0;  // of all parameters, by one worker
   PhaseCost phase;
   double segment_s = 0;
-  double contention = 0;
+  double contention_s_per_byte = 0;  // computing that each byte sent costs
   std::size_t workers = 1;
   UpdateMode update = UpdateMode::kReplicated;
   bool record = false;  // fill the timeline

@@ -136,7 +136,7 @@ TEST_F(RandomIterations, TimelineNeverHasTwoTransfersAtOnceNorComputesWhileItWai
   check([](Case c, std::mt19937& random) {
     c.setting.record = true;
     c.setting.update_s = 0.3;
-    c.setting.contention = 0.2;
+    c.setting.contention_s_per_byte = 0.2;
     c.setting.segment_s = random() % 2 == 0 ? 0 : 0.1;
     for (const char* schedule : {"sync", "wfbp", "dear", "weave"}) {
       const SimulatedIteration iteration = run(schedule, c);
@@ -208,7 +208,7 @@ TEST(IterationSimulator, ContentionSlowsComputeOnlyWhileTheLinkIsBusy) {
   // A second group, ready after 2 s of backward and needed last: its RS of 1 s runs beside backward.
   c.groups.push_back({.bytes = 1, .ready_s = 2, .need_s = 2});
   EXPECT_DOUBLE_EQ(run("weave", c).step_s, 4);
-  c.setting.contention = 1;
+  c.setting.contention_s_per_byte = 2;  // a worker of two sends half the bytes
   // RS and AG of the second group take 2 s beside 1 s worth of backward.
   EXPECT_DOUBLE_EQ(run("weave", c).step_s, 5);
   EXPECT_DOUBLE_EQ(run("sync", c).step_s, 4 + 8);

@@ -173,9 +173,9 @@ absl::Status check_network(const Network& network) {
   if (network.workers_per_host == 0) {
     return base::error(absl::StatusCode::kInvalidArgument, "network '{}': a host needs at least one worker", network.name);
   }
-  if (!is_cost(network.contention)) {
-    return base::error(absl::StatusCode::kInvalidArgument, "network '{}': the contention is {}: it must be zero or above", network.name,
-                       network.contention);
+  if (!is_cost(network.contention_s_per_byte)) {
+    return base::error(absl::StatusCode::kInvalidArgument, "network '{}': the contention is {} s per byte: it must be zero or above",
+                       network.name, network.contention_s_per_byte);
   }
   return absl::OkStatus();
 }

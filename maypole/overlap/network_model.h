@@ -39,7 +39,7 @@ struct Network {
   std::size_t workers_per_host = 1;
   Collective collective = Collective::kRing;
   std::size_t segment_bytes = 128 << 10;  // what a sender finishes before it looks for something more urgent
-  double contention = 0;                  // while the link is busy, computing takes 1 + contention times as long
+  double contention_s_per_byte = 0;       // computing that each byte sent costs: whoever moves it needs the processor
 };
 
 /// One phase (RS or AG) as an affine function of the bytes of the group.

@@ -271,7 +271,7 @@ Cuts best_cuts(const CutLine& line, const IterationSetting& setting, const Sched
   if (line.num_blocks() == 0) {
     return {};
   }
-  const bool exact = setting.contention == 0 && setting.update_s == 0;
+  const bool exact = setting.contention_s_per_byte == 0 && setting.update_s == 0;
   if (exact && schedule.name() == "wfbp") {
     return best_wfbp_cuts(line, setting);
   }
