@@ -14,7 +14,10 @@ constexpr const char* kStyle =
     "body{font:15px/1.5 sans-serif;color:#1a1a1a;background:#fff;max-width:1100px;margin:2em auto;padding:0 1em}"
     "table{border-collapse:collapse;font-size:13px}.wide{overflow-x:auto}"
     "th,td{padding:.3em .6em;border-bottom:1px solid #ccc;text-align:right;white-space:nowrap}.left{text-align:left}"
-    "svg{max-width:100%;height:auto;margin:1em 0;border:1px solid #ddd}";
+    ".prose{text-align:left;white-space:normal;min-width:17em}"
+    "svg{display:block;margin:1em 0;border:1px solid #ddd}";
+
+bool is_prose(const Table& table, std::size_t column) { return table.ends_in_prose && column + 1 == table.header.size(); }
 
 }  // namespace
 
@@ -33,7 +36,7 @@ std::string text_table(const Table& table, std::size_t left) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
       line += i == 0 ? "" : "  ";
-      line += i < left ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("{:>{}}", row[i], widths[i]);
+      line += i < left || is_prose(table, i) ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("{:>{}}", row[i], widths[i]);
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
@@ -48,7 +51,8 @@ std::string html_table(const Table& table, std::size_t left) {
   const auto row_of = [&](const std::vector<std::string>& row, const char* tag) {
     std::string html = "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
-      html += fmt::format("<{0}{1}>{2}</{0}>", tag, i < left ? " class=\"left\"" : "", sim::escaped(row[i]));
+      const char* look = is_prose(table, i) ? " class=\"prose\"" : i < left ? " class=\"left\"" : "";
+      html += fmt::format("<{0}{1}>{2}</{0}>", tag, look, sim::escaped(row[i]));
     }
     return html + "</tr>\n";
   };
@@ -58,6 +62,8 @@ std::string html_table(const Table& table, std::size_t left) {
   }
   return html + "</tbody></table></div>\n";
 }
+
+std::string html_figure(std::string_view svg) { return fmt::format("<div class=\"wide\">{}</div>\n", svg); }
 
 std::string html_page(std::string_view title, std::string_view body) {
   return fmt::format(

@@ -226,7 +226,7 @@ std::string to_html(const Evaluation& evaluation) {
       }
       bars.groups.emplace_back(model, std::move(values));
     }
-    body += grouped_bars_svg(bars);
+    body += html_figure(grouped_bars_svg(bars));
   }
   body += "<h2>Speed-up</h2>\n" + html_table(speedup_table(evaluation), 2);
   body += fmt::format("<h2>Search for fusion sizes</h2>\n<p>{}</p>\n<p>{}</p>\n", sim::escaped(kSearchNote),
@@ -235,8 +235,8 @@ std::string to_html(const Evaluation& evaluation) {
   const double axis_s = evaluation.at("bert-base", "100GbIB", "wfbp").iteration_s;
   for (const char* schedule : {"wfbp", "dear", "weave"}) {
     const overlap::SimulatedIteration& iteration = evaluation.at("bert-base", "100GbIB", schedule);
-    body += timeline_svg(picture_of(iteration, fmt::format("{}: {}", schedule, base::format_seconds(iteration.iteration_s)),
-                                    std::max(axis_s, iteration.iteration_s)));
+    body += html_figure(timeline_svg(picture_of(iteration, fmt::format("{}: {}", schedule, base::format_seconds(iteration.iteration_s)),
+                                                std::max(axis_s, iteration.iteration_s))));
   }
   return html_page("DeAR's evaluation, modelled", body);
 }

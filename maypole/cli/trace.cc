@@ -62,7 +62,7 @@ absl::Status trace(const Written& written) {
     const std::string body =
         "<p>Medians of an iteration, from one begin of backward to the next; forward and backward include the time that they "
         "waited.</p>\n" +
-        html_table(table_of(timeline), 1) + timeline_svg(timeline.picture(title, written.iterations));
+        html_table(table_of(timeline), 1) + html_figure(timeline_svg(timeline.picture(title, written.iterations)));
     MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.html, html_page(title, body)));
   }
   fmt::print("{}", written.json ? json_of(timeline) : text_table(table_of(timeline), 1));

@@ -41,7 +41,7 @@ absl::StatusOr<double> iteration_of(const model::Profile& profile, const overlap
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 Table table_of(const WhatIf& answer) {
-  Table table{{"workers", "schedule", "iteration", "efficiency", "samples/s", "exposed", "RS", "AG", "of bound", "best fusion"}, {}};
+  Table table{{"workers", "schedule", "iteration", "efficiency", "samples/s", "exposed", "RS", "AG", "of bound", "best fusion"}, {}, true};
   for (const WhatIfRow& row : answer.rows) {
     const overlap::SimulatedIteration& iteration = row.choice.iteration;
     table.rows.push_back({fmt::format("{}", row.workers), row.choice.schedule, base::format_seconds(iteration.iteration_s),
@@ -193,7 +193,7 @@ std::string what_if_html(const WhatIf& answer, const model::Profile& profile, co
     growth.series[0].points.emplace_back(workers, point.samples_per_s);
     growth.series[1].points.emplace_back(workers, point.samples_per_s / point.efficiency);
   }
-  body += sim::line_chart_svg(efficiency) + sim::line_chart_svg(growth) + "<h2>Where the time goes</h2>\n";
+  body += html_figure(sim::line_chart_svg(efficiency)) + html_figure(sim::line_chart_svg(growth)) + "<h2>Where the time goes</h2>\n";
   const std::size_t most = answer.rows.empty() ? 0 : answer.rows.back().workers;
   double longest_s = 0;
   for (const WhatIfRow& row : answer.rows) {
@@ -201,9 +201,10 @@ std::string what_if_html(const WhatIf& answer, const model::Profile& profile, co
   }
   for (const WhatIfRow& row : answer.rows) {
     if (row.workers == most) {
-      body += timeline_svg(picture_of(
-          row.choice.iteration,
-          fmt::format("{}, {} workers: {}", row.choice.schedule, most, base::format_seconds(row.choice.iteration.iteration_s)), longest_s));
+      body += html_figure(timeline_svg(
+          picture_of(row.choice.iteration,
+                     fmt::format("{}, {} workers: {}", row.choice.schedule, most, base::format_seconds(row.choice.iteration.iteration_s)),
+                     longest_s)));
     }
   }
   return html_page(fmt::format("{} on {}", profile.model, network.name), body);
