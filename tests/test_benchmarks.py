@@ -16,7 +16,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import bench_collectives, bench_scheduling, bench_training, fabric, scheduling_goals, scheduling_growth  # noqa: E402
+from benchmarks import (  # noqa: E402
+    bench_collectives,
+    bench_plan,
+    bench_scheduling,
+    bench_training,
+    fabric,
+    scheduling_goals,
+    scheduling_growth,
+)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -165,3 +173,17 @@ def test_the_picture_shows_both_workers_and_the_usual_iteration(tmp_path):
     assert panel.iteration_ends == pytest.approx([0.1, 0.2])
     svg = picture.draw([panel], "heading", "a < b")
     assert "a &lt; b" in svg and "worker 1" in svg and "100 ms" in svg and svg.count("RS 1: 15.0 ms") == 4
+
+
+def test_predictions_are_ranked_as_measured_unless_two_took_the_same(capsys):
+    def rows(**cell: tuple[float, float]) -> list[dict]:
+        return [
+            {"link": "1gbit", "model": "cnn", "batch": 32, "schedule": name, "predicted_s": predicted, "measured_s": measured,
+             "contention_s_per_gb": 3.0}
+            for name, (predicted, measured) in cell.items()
+        ]
+
+    bench_plan.report_predictions(rows(weave=(1.0, 1.0), dear=(0.99, 1.01), wfbp=(1.2, 1.4)))
+    assert "2 of 3" in (said := capsys.readouterr().out) and "1 of 1" in said
+    bench_plan.report_predictions(rows(weave=(1.0, 1.0), dear=(0.9, 1.1)))
+    assert "0 of 1" in capsys.readouterr().out

@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 from jobs import LIMIT_S, PROGRAM, ROOT
@@ -65,6 +66,38 @@ def test_layers_and_tensors_come_in_the_order_of_first_use(tmp_path, ranks):
     if ranks > 1:
         assert found["ring"]["workers"] == ranks and found["ring"]["alpha_s"] > 0 and found["ring"]["beta_s_per_byte"] > 0
     assert "forward" in done.stderr and "attention" in done.stderr  # the table
+
+
+def test_the_ring_is_timed_by_what_a_larger_buffer_takes_more(monkeypatch):
+    """A shaped link: 1 MB passes at once, then 10 MB/s; a start-up of 1 ms. The largest buffers are those that take long enough."""
+    sys.path.insert(0, str(ROOT / "python"))
+    from maypole.torch import profiling
+
+    class Done:
+        def wait(self, _limit):
+            return True
+
+    class Link:
+        now = 0.0
+
+        def barrier(self):
+            return Done()
+
+        def all_reduce(self, flat, average):
+            if not average:
+                Link.now += 1e-3 + max(0, flat.numel() * 4 - 1e6) / 10e6  # two ranks move as many bytes as the buffer has
+            return Done()
+
+    class Here:
+        size = 2
+        transport = Link()
+
+        engine = types.SimpleNamespace(edge_cost=(7e-6, 1e-10))  # what the short measurement took the burst for
+
+    monkeypatch.setattr(profiling.time, "perf_counter", lambda: Link.now)
+    workers, alpha_s, beta_s_per_byte = profiling.measure_ring(Here)
+    assert (workers, alpha_s) == (2, 7e-6)
+    assert beta_s_per_byte == pytest.approx(1e-7, rel=0.02)
 
 
 def test_a_script_that_ends_too_early_says_how_far_it_came(tmp_path):

@@ -7,6 +7,7 @@ what passes before each of its gradients is complete. Jobs are profiled under `s
 """
 
 import contextlib
+import functools
 import os
 import statistics
 import sys
@@ -18,6 +19,8 @@ from maypole.torch import inspection
 from maypole.torch.forward import tensors_in
 
 _WARM_UP = 5  # pairs of forward and backward
+_FEWEST_ELEMENTS, _MOST_ELEMENTS = 1 << 18, 1 << 24  # 1 to 64 MiB of float32, to measure the ring with
+_LONG_ENOUGH_S = 0.1
 
 
 def start(optimizer, model, here):
@@ -26,10 +29,31 @@ def start(optimizer, model, here):
     if iterations is None:
         return None
     parameters, names, _ = inspection.collect(optimizer, model)
-    ring = None
-    if here.engine is not None and here.backend == "native":
-        ring = (here.size, *here.engine.edge_cost)
+    ring = functools.partial(measure_ring, here) if here.engine is not None and here.backend == "native" else None
     return Profiler(model, parameters, names, int(iterations), ring)
+
+
+def measure_ring(here):
+    """(workers, alpha_s, beta_s_per_byte) of the ring; collective. What it measured when it formed was short: a link that is shaped lets a
+    burst pass at once. Two sizes are timed, of which the larger takes long enough, and the difference counts: what passes as a burst, or
+    is paid once, falls out. An all-reduce moves each byte and sums it, as training does."""
+
+    def seconds(elements):
+        buffer = torch.zeros(elements)
+        here.transport.barrier().wait(-1)
+        began = time.perf_counter()
+        here.transport.all_reduce(buffer, False).wait(-1)
+        took = torch.tensor([time.perf_counter() - began], dtype=torch.float64)
+        here.transport.all_reduce(took, True).wait(-1)  # one answer on all ranks, which take the same sizes
+        return took.item()
+
+    alpha_s, _ = here.engine.edge_cost
+    elements = _FEWEST_ELEMENTS
+    while seconds(elements) < _LONG_ENOUGH_S and elements < _MOST_ELEMENTS:
+        elements *= 4
+    differences = [seconds(elements) - seconds(elements // 4) for _ in range(3)]
+    moved = 2 * (here.size - 1) / here.size * 4 * (elements - elements // 4)
+    return here.size, alpha_s, max(1e-12, statistics.median(differences) / moved)
 
 
 def with_profile(report, profiler):
@@ -46,9 +70,10 @@ def with_profile(report, profiler):
 
 class Profiler:
     def __init__(self, model, parameters, names, iterations, ring):
-        """iterations: pairs of forward and backward to measure; the script ends after them. ring: (workers, alpha_s, beta_s_per_byte) of
-        the ring that the job runs on, or None for a process alone."""
-        self._ring = ring
+        """iterations: pairs of forward and backward to measure; the script ends after them. ring: measures (workers, alpha_s,
+        beta_s_per_byte) of the ring that the job runs on; None for a process alone."""
+        self._measure_ring = ring
+        self._ring = None
         self._parameters, self._names = parameters, names
         self._wanted = iterations
         self._model_name = type(model).__name__
@@ -133,6 +158,8 @@ class Profiler:
         if len(self._pairs) >= self._wanted:
             for handle in self._handles:
                 handle.remove()
+            if self._measure_ring is not None:
+                self._ring = self._measure_ring()
             print(f"maypole: {len(self._pairs)} iterations are profiled; the script ends here", file=sys.stderr, flush=True)
             raise SystemExit(0)
 
