@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kSlot_s = 60;
+constexpr double kSlotSeconds = 60;
 
 ProfiledJob job_of(const std::string& schedule, std::size_t workers) {
   ProfiledJob job;
@@ -48,8 +48,8 @@ TEST(ProfileProgress, RatesAreTheSimulatorsForEveryNumberOfWorkersAndEveryEdge) 
         for (const double bits : {2e8, 1e9, 3.3e9, 1e10, 2.2e10, 6e10, 1e11, 4e11}) {
           const base::Bandwidth edge{bits / 8};
           const double expected_s = simulated_s(profile, job, workers, {job.network.between_hosts.alpha_s, 1 / edge.bytes_per_second});
-          const double rate = progress.per_slot({static_cast<int>(workers), workers > 1 ? 2 : 1, edge}, kSlot_s);
-          const double expected = kSlot_s * static_cast<double>(workers) / expected_s;
+          const double rate = progress.per_slot({static_cast<int>(workers), workers > 1 ? 2 : 1, edge}, kSlotSeconds);
+          const double expected = kSlotSeconds * static_cast<double>(workers) / expected_s;
           EXPECT_NEAR(rate, expected, 0.005 * expected) << model << " " << schedule << " " << workers << " workers, " << bits << " bit/s";
         }
       }
