@@ -14,7 +14,7 @@ constexpr const char* kStyle =
     "body{font:15px/1.5 sans-serif;color:#1a1a1a;background:#fff;max-width:1100px;margin:2em auto;padding:0 1em}"
     "table{border-collapse:collapse;font-size:13px}.wide{overflow-x:auto}"
     "th,td{padding:.3em .6em;border-bottom:1px solid #ccc;text-align:right;white-space:nowrap}.left{text-align:left}"
-    ".prose{text-align:left;white-space:normal;min-width:17em}"
+    ".prose{text-align:left;white-space:normal;min-width:17em}@media(max-width:700px){.prose{white-space:nowrap}}"
     "svg{display:block;margin:1em 0;border:1px solid #ddd}";
 
 bool is_prose(const Table& table, std::size_t column) { return table.ends_in_prose && column + 1 == table.header.size(); }
