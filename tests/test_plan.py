@@ -109,6 +109,11 @@ def test_the_scheduler_knows_what_workers_and_edges_bring_to_a_profiled_job(fold
         chosen[bits] = json.loads((folder / "d.jsonl").read_text().splitlines()[0])["jobs"]["job"]["workers"]
     assert chosen == {2e8: 1, 1e10: 4}
     assert "--schedule requires --progress" in maypole(*arguments, "--schedule", "dear").stderr
+    assert "schedule 'hurry' is unknown" in refused(*arguments[1:], "--progress", "x.json", "--schedule", "hurry")
+    assert "--group-size" in refused(*arguments[1:], "--progress", "x.json", "--group-size", "some")
+    assert "no sharded updates" in refused(*arguments[1:], "--progress", "x.json", "--schedule", "wfbp", "--sharded")
+    assert "nowhere/x.json" in maypole(*arguments, "--progress", "nowhere/x.json").stderr
+    assert "above" in refused(*arguments[1:], "--contention", "-1")
 
 
 def test_paper_dear_has_a_row_for_each_cell_and_keeps_the_order_of_schedules(folder):

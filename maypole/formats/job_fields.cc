@@ -168,7 +168,11 @@ model::ProgressModel read_progress(const Value& value) {
   return progress;
 }
 
-absl::StatusOr<model::ProgressModel> read_progress_file(const std::string& path) {
+absl::StatusOr<model::ProgressModel> read_progress_file(const std::string& folder, const std::string& name) {
+  if (folder.empty()) {
+    return base::error(absl::StatusCode::kInvalidArgument, "a file such as '{}' is read only where this text is a file itself", name);
+  }
+  const std::string path = folder + "/" + name;
   MAYPOLE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
   MAYPOLE_ASSIGN_OR_RETURN(const Node node, parse_json(text, file_name(path)));
   Problems problems{file_name(path)};

@@ -25,8 +25,9 @@ namespace maypole::formats {
 [[nodiscard]] std::string utility_json(const model::Utility& utility);
 
 [[nodiscard]] model::ProgressModel read_progress(const Value& value);
-/// The same from a file of its own, as `maypole plan --progress` writes it. Errors name the file.
-[[nodiscard]] absl::StatusOr<model::ProgressModel> read_progress_file(const std::string& path);
+/// The same from a file of its own in `folder`, as `maypole plan --progress` writes it. Errors name the file; without a folder every file
+/// is refused: a text from elsewhere shall not name files of ours.
+[[nodiscard]] absl::StatusOr<model::ProgressModel> read_progress_file(const std::string& folder, const std::string& name);
 [[nodiscard]] std::string progress_json(const model::ProgressModel& progress);
 
 /// A number of at least 0, or a size such as `4GB`, for each name.

@@ -72,7 +72,7 @@ void read_job_progress(const Value& value, const std::string& folder, model::Job
     job.progress = read_progress(value);
     return;
   }
-  absl::StatusOr<model::ProgressModel> read = read_progress_file(folder + "/" + value.scalar());
+  absl::StatusOr<model::ProgressModel> read = read_progress_file(folder, value.scalar());
   if (!read.ok()) {
     value.problem(base::message(read.status()));
     return;

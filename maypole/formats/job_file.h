@@ -30,8 +30,8 @@ struct JobFile {
 };
 
 /// Errors: `job.yaml:7: min_workers: ...`. `workers` is 1 where absent; min_workers and max_workers are `workers` where absent.
-/// `folder`: where the file of a progress model lies that the job names.
-[[nodiscard]] absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view file, const std::string& folder = ".");
+/// `folder`: where the file of a progress model lies that the job names; without it the job may name none.
+[[nodiscard]] absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view file, const std::string& folder = "");
 [[nodiscard]] absl::StatusOr<JobFile> read_job_file(const std::string& path);
 
 /// The amounts by the cluster's resources; an error names the one that no server has.

@@ -72,6 +72,9 @@ TEST(JobFileTest, AProgressModelIsInTheFileOrBesideIt) {
   EXPECT_EQ(read->job.progress.kind, model::ProgressKind::kProfile);
   EXPECT_THAT(parse_job_file("version: 1\ncommand: [true]\nprogress: none.json\n", "job.yaml", folder),
               FailsWith(fmt::format("job.yaml:3: progress: {}/none.json: cannot be opened", folder)));
+  EXPECT_THAT(
+      parse_job_file(named, "job.yaml"),
+      FailsWith("job.yaml:3: progress: a file such as 'job_file_test_progress.json' is read only where this text is a file itself"));
   EXPECT_THAT(parse_job_file("version: 1\ncommand: [true]\nprogress: {kind: constant}\n", "job.yaml"),
               FailsWith("job.yaml:3: progress.zeta: is missing"));
 }

@@ -33,8 +33,8 @@ model::Utility utility_of(const CsvRow& row, const WorkloadOptions& options, dou
   return utility;
 }
 
-model::ProgressModel progress_in(const CsvRow& row, const std::string& path) {
-  absl::StatusOr<model::ProgressModel> read = read_progress_file(path);
+model::ProgressModel progress_in(const CsvRow& row, const std::string& folder, const std::string& file) {
+  absl::StatusOr<model::ProgressModel> read = read_progress_file(folder, file);
   if (!read.ok()) {
     row.problem(kProgressColumn, base::message(read.status()));
     return {};
@@ -69,7 +69,7 @@ Trace read_our_csv(const CsvTable& table, const WorkloadOptions& options, const 
     job.progress.zeta = options.slot_s;
     if (const std::string file = has_progress ? row.text(kProgressColumn) : ""; !file.empty()) {
       profiled = true;
-      job.progress = progress_in(row, options.folder + "/" + file);
+      job.progress = progress_in(row, options.folder, file);
     } else if (options.elastic) {
       job.progress.kind = model::ProgressKind::kPower;
       job.progress.reference = job.workers;

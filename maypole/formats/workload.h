@@ -31,7 +31,7 @@ struct WorkloadOptions {
   std::size_t most_jobs = 0;
   /// Pollux: the folder of measurements; empty: `measured` beside the trace's folder.
   std::string measured = {};
-  /// Our CSV: where the files of its column `progress` lie; empty: beside the workload.
+  /// Our CSV: where the files of its column `progress` lie; empty: beside the workload, and none where it is no file.
   std::string folder = {};
 };
 
