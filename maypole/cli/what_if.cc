@@ -60,6 +60,9 @@ std::vector<std::string> sentences(const model::Profile& profile, const overlap:
   lines.push_back(fmt::format("network {}: {}, {} by a {}", network.name,
                               base::format_bandwidth({1 / network.between_hosts.beta_s_per_byte}),
                               base::format_seconds(network.between_hosts.alpha_s) + " start-up", overlap::name_of(network.collective)));
+  if (network.contention_s_per_byte > 0) {
+    lines.push_back(fmt::format("moving a gigabyte costs {:.3g} s of computing", 1e9 * network.contention_s_per_byte));
+  }
   return lines;
 }
 
@@ -132,9 +135,11 @@ std::string what_if_text(const WhatIf& answer, const model::Profile& profile, co
 std::string what_if_json(const WhatIf& answer, const model::Profile& profile, const overlap::Network& network) {
   using formats::format_number;
   using formats::json_string;
-  std::string text = fmt::format("{{\"model\": {}, \"batch\": {}, \"modelled\": {}, \"network\": {}, \"collective\": \"{}\",\n\"rows\": [",
-                                 json_string(profile.model), profile.batch, profile.modelled, json_string(network.name),
-                                 overlap::name_of(network.collective));
+  std::string text = fmt::format(
+      "{{\"model\": {}, \"batch\": {}, \"modelled\": {}, \"network\": {}, \"collective\": \"{}\", "
+      "\"contention_s_per_gb\": {},\n\"rows\": [",
+      json_string(profile.model), profile.batch, profile.modelled, json_string(network.name), overlap::name_of(network.collective),
+      format_number(1e9 * network.contention_s_per_byte));
   std::string_view before = "\n";
   for (const WhatIfRow& row : answer.rows) {
     const overlap::SimulatedIteration& iteration = row.choice.iteration;

@@ -53,6 +53,16 @@ TEST(WhatIf, SaysFromWhereOnMoreWorkersDoNotPay) {
   EXPECT_EQ(what_if(asked().profile, slow, {.workers = {2}}).value().enough_workers, std::nullopt);
 }
 
+TEST(WhatIf, ContentionIsSaidAndCosts) {
+  overlap::Network shared = asked().network;
+  shared.contention_s_per_byte = 1e-9;
+  const WhatIf answer = what_if(asked().profile, shared, {.workers = {8}}).value();
+  EXPECT_THAT(what_if_text(answer, asked().profile, shared), ::testing::HasSubstr("moving a gigabyte costs 1 s of computing"));
+  EXPECT_EQ(nlohmann::json::parse(what_if_json(answer, asked().profile, shared)).at("contention_s_per_gb").get<double>(), 1);
+  const WhatIf alone = what_if(asked().profile, asked().network, {.workers = {8}}).value();
+  EXPECT_GT(answer.rows.back().choice.iteration.iteration_s, alone.rows.back().choice.iteration.iteration_s);
+}
+
 TEST(WhatIf, JsonAndPageAreWhole) {
   const auto parsed = nlohmann::json::parse(what_if_json(asked().answer, asked().profile, asked().network));
   EXPECT_EQ(parsed.at("rows").size(), 14u);
