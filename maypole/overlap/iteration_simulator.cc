@@ -451,7 +451,7 @@ IterationSetting setting_of(const model::Profile& profile, const Network& networ
           .update_s = profile.update_s,
           .phase = phase_cost(network, workers),
           .segment_s = segment_s(network, workers),
-          .contention_s_per_byte = network.contention_s_per_byte,
+          .contention_s_per_byte = contention_s_per_byte(network, workers),
           .workers = workers};
 }
 

@@ -110,6 +110,10 @@ PhaseCost phase_cost(const Network& network, std::size_t workers) {
   return {};
 }
 
+double contention_s_per_byte(const Network& network, std::size_t workers) {
+  return hosts(network, workers) > 1 ? network.contention_s_per_byte : 0;
+}
+
 double segment_s(const Network& network, std::size_t workers) {
   return static_cast<double>(network.segment_bytes) * slowest(network, workers).beta_s_per_byte;
 }

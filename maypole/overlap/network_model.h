@@ -39,7 +39,7 @@ struct Network {
   std::size_t workers_per_host = 1;
   Collective collective = Collective::kRing;
   std::size_t segment_bytes = 128 << 10;  // what a sender finishes before it looks for something more urgent
-  double contention_s_per_byte = 0;       // computing that each byte sent costs: whoever moves it needs the processor
+  double contention_s_per_byte = 0;       // computing that each byte sent between hosts costs
 };
 
 /// One phase (RS or AG) as an affine function of the bytes of the group.
@@ -51,6 +51,8 @@ struct PhaseCost {
 
 /// Workers fill hosts one after another. A world of one exchanges nothing: zero.
 [[nodiscard]] PhaseCost phase_cost(const Network& network, std::size_t workers);
+/// Computing that each byte sent costs; within one host it is copied, not sent, and costs none.
+[[nodiscard]] double contention_s_per_byte(const Network& network, std::size_t workers);
 /// How long one segment occupies an edge.
 [[nodiscard]] double segment_s(const Network& network, std::size_t workers);
 

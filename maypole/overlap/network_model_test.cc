@@ -75,5 +75,13 @@ TEST(NetworkModel, UnknownNamesAndNoBandwidthAreErrorsInOneLine) {
   EXPECT_THAT(parse_collective("star"), FailsWith("ring, halving-doubling, hierarchical"));
 }
 
+TEST(NetworkModel, ContentionIsOfBytesBetweenHosts) {
+  Network network = named_network("10GbE").value();
+  network.contention_s_per_byte = 4e-9;
+  network.workers_per_host = 4;
+  EXPECT_EQ(contention_s_per_byte(network, 4), 0);
+  EXPECT_EQ(contention_s_per_byte(network, 5), 4e-9);
+}
+
 }  // namespace
 }  // namespace maypole::overlap

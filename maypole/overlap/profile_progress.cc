@@ -103,7 +103,10 @@ absl::StatusOr<model::ProgressModel> progress_of(const model::Profile& profile, 
         Network network = job.network;  // one ring, whose edges all cost the same
         network.collective = Collective::kRing;
         network.workers_per_host = 1;
-        network.between_hosts = spread ? job.network.between_hosts : job.network.within_host;
+        if (!spread) {
+          network.between_hosts = job.network.within_host;
+          network.contention_s_per_byte = 0;
+        }
         network.between_hosts.beta_s_per_byte = s_per_byte;
         IterationSetting setting = setting_of(profile, network, workers);
         setting.update = job.update;
