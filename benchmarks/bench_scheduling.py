@@ -244,7 +244,7 @@ def parts() -> list[Part]:
         name = path.name.split(".")[0]
         made.append(Part(f"itp-{name}", itp(path), 150, quick=name in ("cluster05", "cluster10")))
     if folder := traces("pollux-osdi21"):
-        made += [Part(f"pollux-{load}", pollux(folder, load), 240, quick=load == "0.5") for load in ("0.5", "1.0", "1.5", "2.0")]
+        made += [Part(f"pollux-{load}", pollux(folder, load), 300, quick=load == "0.5") for load in ("0.5", "1.0", "1.5", "2.0")]
     return made
 
 

@@ -133,6 +133,21 @@ def speed(rows: list[dict]) -> list[str]:
     return lines
 
 
+def pooled(rows: list[dict]) -> list[str]:
+    """Mean completion times over the jobs of all clusters that both policies were run on."""
+    texts = []
+    for kind, policy, other in (("rigid", "gadget", "srtf"), ("rigid", "gadget-blind", "las:continuous"), ("elastic", "gadget", "optimus")):
+        times: dict[str, dict[str, float]] = {policy: {}, other: {}}
+        for row in rows:
+            if row["policy"] in times and row["case"].startswith("itp-") and row["case"].endswith(kind):
+                times[row["policy"]][row["case"]] = row["jct_mean_s"] * row["jobs"]
+        both = times[policy].keys() & times[other].keys()
+        if both:
+            ratio = sum(times[policy][case] for case in both) / sum(times[other][case] for case in both)
+            texts.append(f"{kind}: {policy} {ratio:.3f} of {other}")
+    return texts
+
+
 def itp(rows: list[dict]) -> list[str]:
     lines = []
     jobs = 0
@@ -155,7 +170,7 @@ def itp(rows: list[dict]) -> list[str]:
             lines.append(judged(ratio <= 1, f"{name}, elastic: gadget {ratio:.3f} of optimus' mean completion time (1), "
                                             f"{elastic['gadget']['cpu_s']:.1f} s"))
     if jobs:
-        lines.append(remark(f"ITP: {jobs} jobs in all"))
+        lines.append(remark(f"ITP: {jobs} jobs in all; over all of them {', '.join(pooled(rows))}"))
     return lines
 
 

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import time
 
 import pytest
 from running import LIMIT_S, PROGRAM, need_program
@@ -76,6 +79,7 @@ def test_options_that_the_cluster_makes_useless_are_refused(files):
         ("exact:nodes=-1", "numbers of at least 0"),
         ("las:threshold=1:threshold=2", "twice"),
         ("las:threshold=-1", "'threshold=-1'"),
+        ("las:continuous:threshold=5", "continuous means no threshold"),
     ],
 )
 def test_options_that_mean_nothing_to_a_policy_are_refused(files, policy, part):
@@ -96,6 +100,89 @@ def test_output_that_gets_lost_is_a_failure(files, arguments):
         done = maypole(*arguments, stdout=full)
     assert done.returncode == 1
     assert "standard output cannot be written: No space left on device" in done.stderr
+
+
+WRITERS = [
+    ("simulate", *SMALL, "--instance"),
+    ("simulate", *SMALL, "--decisions"),
+    ("simulate", *SMALL, "--dump-decision", "0"),
+    ("compare", *SMALL, "--policies", "fifo", "--html"),
+    ("paper", "gadget", "--figure", "7", "--seeds", "1", "--html"),
+    ("convert", *SMALL, "--output"),
+    ("convert", *SMALL, "--instance"),
+]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_every_file_that_cannot_be_written_is_named_with_its_option(files, writer):
+    before = set(files.iterdir())
+    for target, code, reason in (("/dev/full", 1, "No space left"), ("no/f", 2, "No such file"), (".", 2, "Is a directory")):
+        done = maypole(*writer, target)
+        option = "--dump-decision" if "--dump-decision" in writer else writer[-1]
+        assert done.returncode == code, (target, done)
+        assert f"{option}: {target}: cannot be written: {reason}" in done.stderr.splitlines()[-1]
+        assert done.stdout == "" or target == "/dev/full"
+    assert set(files.iterdir()) == before
+
+
+def test_a_run_that_is_interrupted_leaves_no_half_of_a_file(files):
+    (files / "d.jsonl").write_text("old\n")
+    before = set(files.iterdir())
+    endless = ("--workload", "paper-contended", "--slots", "1000000", "--every-slot", "--utility", "sqrt")
+    running = subprocess.Popen([PROGRAM, "simulate", *endless, "--decisions", "d.jsonl", "--dump-decision", "5", "slot.json"],
+                               stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    # The run is under way when its files are open, however slow the machine is.
+    folder = f"/proc/{running.pid}/fd"
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until and not any(str(files) in os.path.realpath(f"{folder}/{fd}") for fd in os.listdir(folder)):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=LIMIT_S)
+    assert running.returncode == -signal.SIGINT
+    assert set(files.iterdir()) == before
+    assert (files / "d.jsonl").read_text() == "old\n"
+
+
+@pytest.mark.parametrize("command", [("check", "--decisions", "cluster.yaml", "--instance"), ("replay",), ("simulate", "--workload"),
+                                     ("simulate", "--workload", "jobs.csv", "--cluster"), ("convert", "--workload")])
+def test_a_folder_is_no_file_to_read(files, command):
+    (files / "folder.json").mkdir()
+    done = maypole(*command, "folder.json")
+    assert done.returncode == 2, done
+    assert "folder.json: cannot be read: Is a directory" in done.stderr
+
+
+def test_a_damaged_dump_says_where_it_is_damaged(files):
+    assert maypole("simulate", *SMALL, "--dump-decision", "0", "slot.json").returncode == 0
+    text = (files / "slot.json").read_text()
+
+    def said(damaged: str) -> str:
+        (files / "damaged.json").write_text(damaged)
+        done = maypole("replay", "damaged.json")
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+        assert "exception" not in done.stderr and "simulate --dump-decision" in done.stderr
+        return done.stderr
+
+    number = text[: text.index('"policy_name"')].count("\n") + 1
+    name = '"policy_name": "gadget"'
+    assert f"damaged.json:{number}: policy_name: '7' is a number: give text" in said(text.replace(name, '"policy_name": 7'))
+    assert "damaged.json: policy_name: is missing" in said(text.replace(name + ",", ""))
+    assert "the JSON text ends too early: the file is cut off" in said(text[: len(text) // 2])
+    assert "states[0].progress: is missing" in said(text.replace('"progress": 0.0,', "", 1))
+    assert "options.max_pivots" in said(text.replace('"max_pivots": ', '"max_pivots": -1e99, "x": ', 1))
+    assert "no JSON from" in said(text.replace(":", "=", 1))
+    assert "instance" in said("{}") or "version" in said("{}")
+
+
+def test_a_count_is_no_size(files):
+    (files / "cluster.yaml").write_text(CLUSTER.replace("{gpu: 4}", "{gpu: 4GB}", 1))
+    assert "cluster.yaml:3: servers[0].capacity.gpu: '4GB' is a size, and gpu are counted: give a number" in refused(*SMALL)
+
+
+@pytest.mark.parametrize("deep", ["[" * 200_000, "[" * 300 + "]" * 300, "\n" + "".join(" " * i + "a:\n" for i in range(1, 2000))])
+def test_a_cluster_that_nests_without_end_is_refused(files, deep):
+    (files / "deep.yaml").write_text("version: 1\nservers: " + deep)
+    assert "lists and maps nest deeper than 64" in refused("--cluster", "deep.yaml", "--workload", "jobs.csv")
 
 
 @pytest.mark.parametrize("row", ["a,0,1,2,4,1,1e300,,,", "a,1e18,1,2,4,1,600,,,", "a,1e300,1,2,4,1,600,,,"])

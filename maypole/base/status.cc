@@ -23,6 +23,10 @@ absl::Status errno_error_text(int error_number, std::string_view what) {
     case ENOENT:
       code = absl::StatusCode::kNotFound;
       break;
+    case EISDIR:
+    case ENOTDIR:
+      code = absl::StatusCode::kInvalidArgument;
+      break;
     case EACCES:
     case EPERM:
       code = absl::StatusCode::kPermissionDenied;

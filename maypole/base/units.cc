@@ -101,6 +101,9 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_seconds(double seconds) {
+  if (seconds == 0) {
+    return "0 s";
+  }
   if (seconds < 1e-3) {
     return fmt::format("{:.1f} us", seconds * 1e6);
   }

@@ -8,8 +8,12 @@
 #include "maypole/formats/text_file.h"
 #include "maypole/sim/report.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -32,6 +36,16 @@ std::string json_array(const std::vector<SimulationRun>& runs, const Scenario& s
   return text + "\n]\n";
 }
 
+std::string cluster_text(const ScenarioFlags& flags) {
+  if (!flags.cluster.empty() && flags.cluster != "paper") {
+    return formats::file_name(flags.cluster);
+  }
+  if (is_instance(flags.workload)) {
+    return "its own cluster";
+  }
+  return flags.cluster == "paper" || is_paper(flags.workload) ? "the paper's cluster" : "the suggested cluster";
+}
+
 absl::Status compare(const Written& written) {
   auto policies = parse_policies(written.policies);
   if (!policies.ok()) {
@@ -39,6 +53,10 @@ absl::Status compare(const Written& written) {
   }
   MAYPOLE_ASSIGN_OR_RETURN(const Scenario scenario, make_scenario(written.scenario));
   const model::Instance& instance = scenario.instance;
+  std::optional<formats::OutputFile> page;
+  if (!written.html.empty()) {
+    MAYPOLE_ASSIGN_OR_RETURN(page, open_for("--html", written.html));
+  }
   std::vector<SimulationRun> runs;
   for (const PolicySpec& policy : *policies) {
     MAYPOLE_ASSIGN_OR_RETURN(SimulationRun run, run_policy(instance, policy, {}));
@@ -54,12 +72,11 @@ absl::Status compare(const Written& written) {
     fmt::print(stderr, "maypole compare: {}\n", overload);
     notes.push_back(overload);
   }
-  if (!written.html.empty()) {
-    const std::string title =
-        fmt::format("{} on {}: {}", written.scenario.workload,
-                    written.scenario.cluster.empty() ? "the suggested cluster" : written.scenario.cluster, written.policies);
-    MAYPOLE_RETURN_IF_ERROR(
-        formats::write_text_file(written.html, sim::report_html(shown, instance, {title, bound.value, bound.kind, notes})));
+  if (page) {
+    const std::string title = fmt::format("{} on {}: {}", formats::file_name(written.scenario.workload), cluster_text(written.scenario),
+                                          fmt::join(*policies | std::views::transform(&PolicySpec::text), ", "));
+    page->write(sim::report_html(shown, instance, {title, bound.value, bound.kind, notes}));
+    MAYPOLE_RETURN_IF_ERROR(for_option("--html", page->close()));
   }
   if (written.json) {
     fmt::print("{}", json_array(runs, scenario, bound));

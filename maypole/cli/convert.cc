@@ -4,11 +4,11 @@
 #include "maypole/base/status.h"
 #include "maypole/cli/scenario.h"
 #include "maypole/formats/instance_json.h"
-#include "maypole/formats/text_file.h"
 #include "maypole/formats/workload_csv.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace maypole::cli {
@@ -24,6 +24,14 @@ struct Written {
 absl::Status convert(const Written& written) {
   MAYPOLE_ASSIGN_OR_RETURN(const Scenario scenario, make_scenario(written.scenario));
   const model::Instance& instance = scenario.instance;
+  std::optional<formats::OutputFile> instance_file;
+  std::optional<formats::OutputFile> output;
+  if (!written.instance.empty()) {
+    MAYPOLE_ASSIGN_OR_RETURN(instance_file, open_for("--instance", written.instance));
+  }
+  if (!written.output.empty()) {
+    MAYPOLE_ASSIGN_OR_RETURN(output, open_for("--output", written.output));
+  }
   MAYPOLE_ASSIGN_OR_RETURN(const formats::WorkloadCsv csv, formats::workload_csv(instance.jobs, instance.cluster, instance.slot_s));
   for (const std::string& note : scenario.notes) {
     fmt::print(stderr, "{}\n", note);
@@ -31,14 +39,16 @@ absl::Status convert(const Written& written) {
   for (const std::string& lost : csv.lost) {
     fmt::print(stderr, "maypole convert: {}\n", lost);
   }
-  if (!written.instance.empty()) {
-    MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.instance, formats::instance_json(instance)));
+  if (instance_file) {
+    instance_file->write(formats::instance_json(instance));
+    MAYPOLE_RETURN_IF_ERROR(for_option("--instance", instance_file->close()));
   }
-  if (written.output.empty()) {
+  if (!output) {
     fmt::print("{}", csv.text);
     return absl::OkStatus();
   }
-  return formats::write_text_file(written.output, csv.text);
+  output->write(csv.text);
+  return for_option("--output", output->close());
 }
 
 }  // namespace

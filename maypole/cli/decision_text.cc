@@ -2,10 +2,14 @@
 #include "maypole/cli/decision_text.h"
 
 #include "maypole/base/status.h"
+#include "maypole/cli/scenario.h"
+#include "maypole/formats/document.h"
 #include "maypole/formats/instance_json.h"
 #include "maypole/formats/text_file.h"
 
 #include <algorithm>
+#include <concepts>
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -18,6 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr int kDumpVersion = 1;
 
 /// Calls visit(name, member) for every option. The binding names them all, so a new one does not compile before it is here.
 template <typename Options, typename Visit>
@@ -41,9 +46,18 @@ Json options_json(const sched::PolicyOptions& options) {
   return json;
 }
 
-sched::PolicyOptions options_of(const Json& json) {
+void read(const formats::Value& value, bool& field) { field = value.boolean(); }
+void read(const formats::Value& value, double& field) { field = value.number(); }
+template <std::signed_integral Number>
+void read(const formats::Value& value, Number& field) {
+  field = static_cast<Number>(value.integer(std::numeric_limits<Number>::min(), std::numeric_limits<Number>::max()));
+}
+
+sched::PolicyOptions read_options(const formats::Value& value) {
   sched::PolicyOptions options;
-  for_each_option(options, [&](const char* name, auto& value) { json.at(name).get_to(value); });
+  formats::Map map(value);
+  for_each_option(options, [&](const char* name, auto& field) { read(map[name], field); });
+  map.refuse_others();
   return options;
 }
 
@@ -66,53 +80,69 @@ Json state_json(const sched::ActiveJob& job, const model::Cluster& cluster) {
   return state;
 }
 
-absl::StatusOr<sched::JobRecord> record_of(const Json& state, model::Job job, const formats::NamedCluster& names, const std::string& file) {
+/// A job's state at the position of its job in dump.instance.
+absl::Status read_state(const formats::Value& value, const formats::NamedCluster& names, formats::Problems& problems, DecisionDump& dump) {
+  formats::Map map(value);
   sched::JobRecord record;
-  state.at("progress").get_to(record.progress);
-  state.at("late_progress").get_to(record.late_progress);
-  state.at("worker_slots").get_to(record.worker_slots);
-  state.at("attained_s").get_to(record.attained_s);
-  state.at("max_racks").get_to(job.max_racks);
-  state.at("max_racks_s").get_to(job.max_racks_s);
-  if (!state.at("current").is_null()) {
-    MAYPOLE_ASSIGN_OR_RETURN(const formats::DecisionLine line, formats::parse_decision_line(state.at("current").dump(), file, 0));
-    if (line.jobs.size() != 1) {
-      return error(kInvalid, "{}: current of job '{}' holds {} embeddings: dump the decision again", file, job.id, line.jobs.size());
+  record.job = dump.instance.jobs[dump.records.size()];
+  dump.ids.emplace_back(static_cast<std::int32_t>(map["id"].integer(0, std::numeric_limits<std::int32_t>::max())));
+  record.progress = map["progress"].number();
+  record.late_progress = map["late_progress"].number();
+  record.worker_slots = map["worker_slots"].number();
+  record.attained_s = map["attained_s"].number();
+  dump.waiting_s.push_back(map["waiting_s"].number());
+  record.job.max_racks = static_cast<int>(map["max_racks"].integer(0, std::numeric_limits<int>::max()));
+  record.job.max_racks_s = map["max_racks_s"].number();
+  if (const formats::Value current = map["current"]; current.present()) {
+    const formats::DecisionLine line = formats::read_decision(current);
+    if (line.jobs.size() != 1 && problems.ok()) {
+      current.problem(fmt::format("holds {} embeddings where a job has one: dump the decision again", line.jobs.size()));
     }
-    MAYPOLE_ASSIGN_OR_RETURN(record.current, names.embedding(line.jobs.front()));
+    MAYPOLE_RETURN_IF_ERROR(problems.status());
+    absl::StatusOr<model::Embedding> embedding = names.embedding(line.jobs.front());
+    MAYPOLE_RETURN_IF_ERROR(for_option(problems.file(), embedding.status()));
+    record.current = std::move(embedding).value();
     record.phase = sched::JobPhase::kRunning;
   }
-  record.job = std::move(job);
-  return record;
+  map.refuse_others();
+  dump.records.push_back(std::move(record));
+  return problems.status();
 }
 
 absl::StatusOr<DecisionDump> parse_dump(const std::string& text, const std::string& file) {
-  const Json json = Json::parse(text);
-  MAYPOLE_ASSIGN_OR_RETURN(model::Instance instance, formats::parse_instance(json.at("instance").dump(), file));
+  MAYPOLE_ASSIGN_OR_RETURN(const formats::Node node, formats::parse_json(text, file));
+  formats::Problems problems(file);
+  formats::Map map(formats::Value(&node, 0, "", &problems));
+  if (const formats::Value version = map["version"]; version.integer(1, std::numeric_limits<int>::max()) != kDumpVersion && problems.ok()) {
+    version.problem(fmt::format("this program reads version {}", kDumpVersion));
+  }
+  MAYPOLE_RETURN_IF_ERROR(problems.status());
+  MAYPOLE_ASSIGN_OR_RETURN(model::Instance instance, formats::read_instance(map["instance"], problems));
   DecisionDump dump{{}, std::move(instance), {}, {}, {}, 0, 0, {}, {}, {}};
-  dump.policy.text = json.at("policy").get<std::string>();
-  dump.policy.name = json.at("policy_name").get<std::string>();
-  dump.policy.options = options_of(json.at("options"));
-  dump.slot = json.at("slot").get<std::int64_t>();
-  const Json& remaining = json.at("remaining_slots");
-  dump.remaining_slots = remaining.is_null() ? std::numeric_limits<double>::infinity() : remaining.get<double>();
-  const Json& states = json.at("states");
-  if (states.size() != dump.instance.jobs.size()) {
-    return error(kInvalid, "{}: states has {} entries for {} jobs: dump the decision again", file, states.size(),
-                 dump.instance.jobs.size());
+  dump.policy.text = map["policy"].text();
+  dump.policy.name = map["policy_name"].text();
+  dump.policy.options = read_options(map["options"]);
+  dump.slot = map["slot"].integer(0, std::numeric_limits<std::int64_t>::max());
+  dump.remaining_slots = map["remaining_slots"].optional_number().value_or(std::numeric_limits<double>::infinity());
+  const formats::Value states = map["states"];
+  const std::vector<formats::Value> listed = states.list();
+  if (listed.size() != dump.instance.jobs.size() && problems.ok()) {
+    states.problem(fmt::format("has {} entries for {} jobs: dump the decision again", listed.size(), dump.instance.jobs.size()));
   }
+  MAYPOLE_RETURN_IF_ERROR(problems.status());
   const formats::NamedCluster names(dump.instance.cluster);
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    MAYPOLE_ASSIGN_OR_RETURN(sched::JobRecord record, record_of(states[i], dump.instance.jobs[i], names, file));
-    dump.records.push_back(std::move(record));
-    dump.waiting_s.push_back(states[i].at("waiting_s").get<double>());
-    dump.ids.emplace_back(states[i].at("id").get<std::int32_t>());
+  for (const formats::Value& state : listed) {
+    MAYPOLE_RETURN_IF_ERROR(read_state(state, names, problems, dump));
   }
-  MAYPOLE_ASSIGN_OR_RETURN(dump.decision, formats::parse_decision_line(json.at("decision").dump(), file, 0));
-  dump.note = json.at("note").get<std::string>();
-  json.at("work").at("pivots").get_to(dump.work.pivots);
-  json.at("work").at("columns").get_to(dump.work.columns);
-  json.at("work").at("roundings").get_to(dump.work.roundings);
+  dump.decision = formats::read_decision(map["decision"]);
+  dump.note = map["note"].text();
+  formats::Map work(map["work"]);
+  read(work["pivots"], dump.work.pivots);
+  read(work["columns"], dump.work.columns);
+  read(work["roundings"], dump.work.roundings);
+  work.refuse_others();
+  map.refuse_others();
+  MAYPOLE_RETURN_IF_ERROR(problems.status());
   return dump;
 }
 
@@ -186,7 +216,7 @@ std::string question_json(const sched::SlotProblem& problem, const PolicySpec& p
   }
   const double remaining = problem.jobs.empty() ? 0 : problem.jobs.front().remaining_slots;
   Json json;
-  json["version"] = 1;
+  json["version"] = kDumpVersion;
   json["policy"] = policy.text;
   json["policy_name"] = policy.name;
   json["options"] = options_json(policy.options);
@@ -207,12 +237,11 @@ std::string dump_json(const std::string& question, const sched::Decision& answer
 
 absl::StatusOr<DecisionDump> read_dump(const std::string& path) {
   MAYPOLE_ASSIGN_OR_RETURN(const std::string text, formats::read_text_file(path));
-  const std::string file = formats::file_name(path);
-  try {
-    return parse_dump(text, file);
-  } catch (const Json::exception& wrong) {
-    return error(kInvalid, "{}: not a dumped decision ({}): make one by `maypole simulate --dump-decision SLOT FILE`", file, wrong.what());
+  absl::StatusOr<DecisionDump> dump = parse_dump(text, formats::file_name(path));
+  if (!dump.ok()) {
+    return error(dump.status().code(), "{}; a dump is made by `maypole simulate --dump-decision SLOT FILE`", base::message(dump.status()));
   }
+  return dump;
 }
 
 }  // namespace maypole::cli

@@ -5,7 +5,6 @@
 #include "maypole/cli/paper_dear.h"
 #include "maypole/cli/progress_bar.h"
 #include "maypole/cli/scenario.h"
-#include "maypole/formats/text_file.h"
 #include "maypole/sim/paper_figures.h"
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace maypole::cli {
@@ -49,11 +49,16 @@ absl::Status paper(Written& written) {
   if (written.options.figure == 0) {
     return base::error(absl::StatusCode::kInvalidArgument, "--figure is missing: gadget has the figures 4, 5, 6 and 7");
   }
+  std::optional<formats::OutputFile> page;
+  if (!written.html.empty()) {
+    MAYPOLE_ASSIGN_OR_RETURN(page, open_for("--html", written.html));
+  }
   ProgressBar bar(fmt::format("figure {}", written.options.figure));
   written.options.on_progress = [&](double share) { bar.show(share, ""); };
   MAYPOLE_ASSIGN_OR_RETURN(const sim::Figure figure, sim::redraw_figure(written.options));
-  if (!written.html.empty()) {
-    MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.html, sim::figure_html(figure)));
+  if (page) {
+    page->write(sim::figure_html(figure));
+    MAYPOLE_RETURN_IF_ERROR(for_option("--html", page->close()));
   }
   fmt::print("{}\n", written.json ? figure_json(figure, written.options.figure) : sim::figure_table(figure));
   return absl::OkStatus();

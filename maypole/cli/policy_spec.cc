@@ -116,13 +116,17 @@ absl::StatusOr<PolicySpec> parse_policy(std::string_view text) {
     if (std::ranges::find(known, name, &KnownOption::name) == known.end() || !set_option(spec.options, parts[i])) {
       std::vector<std::string_view> written;
       std::ranges::transform(known, std::back_inserter(written), &KnownOption::written);
-      return base::error(absl::StatusCode::kInvalidArgument, "'{}' is no option of {}: {}", parts[i], spec.name,
-                         known.empty() ? "it has none" : fmt::format("write {}; numbers of at least 0", fmt::join(written, ", ")));
+      return base::error(absl::StatusCode::kInvalidArgument, "'{}' is no option of {}: write {}; numbers of at least 0", parts[i],
+                         spec.name, fmt::join(written, ", "));
     }
     if (std::ranges::find(given, name) != given.end()) {
       return base::error(absl::StatusCode::kInvalidArgument, "the option {} of {} is there twice: keep one", name, spec.name);
     }
     given.push_back(name);
+  }
+  const auto has = [&](std::string_view name) { return std::ranges::find(given, name) != given.end(); };
+  if (has("continuous") && has("threshold")) {
+    return base::error(absl::StatusCode::kInvalidArgument, "'{}': continuous means no threshold: keep one of the two", text);
   }
   return spec;
 }

@@ -30,10 +30,6 @@ absl::Status for_flag(const char* flag, const absl::Status& status) {
 constexpr const char* kDefaultSlot = "60s";
 constexpr std::uint64_t kDefaultSeed = 1;
 
-bool is_instance(const std::string& workload) { return workload.ends_with(".json") || workload.ends_with(".json.gz"); }
-
-bool is_paper(const std::string& workload) { return workload == "paper" || workload == "paper-contended"; }
-
 absl::StatusOr<double> slot_seconds(const ScenarioFlags& flags) {
   const auto slot = base::parse_duration(flags.slot.empty() ? kDefaultSlot : flags.slot);
   MAYPOLE_RETURN_IF_ERROR(for_flag("--slot", slot.status()));
@@ -205,6 +201,10 @@ CLI::Validator any_seed() {
 
 }  // namespace
 
+bool is_instance(const std::string& workload) { return workload.ends_with(".json") || workload.ends_with(".json.gz"); }
+
+bool is_paper(const std::string& workload) { return workload == "paper" || workload == "paper-contended"; }
+
 void add_scenario_options(CLI::App& app, ScenarioFlags& flags) {
   app.add_option("--cluster", flags.cluster,
                  "A cluster file, or `paper`: 50 servers in 2 to 5 racks; default: `paper`, of a trace one that carries it");
@@ -250,6 +250,16 @@ absl::StatusOr<Scenario> make_scenario(const ScenarioFlags& flags) {
   Scenario scenario{{std::move(cluster), std::move(jobs), slot_s, slots, flags.seed.value_or(kDefaultSeed)}, std::move(notes)};
   MAYPOLE_RETURN_IF_ERROR(model::check_instance(scenario.instance));
   return scenario;
+}
+
+absl::Status for_option(std::string_view option, const absl::Status& status) {
+  return status.ok() ? status : base::error(status.code(), "{}: {}", option, base::message(status));
+}
+
+absl::StatusOr<formats::OutputFile> open_for(std::string_view option, const std::string& path) {
+  absl::StatusOr<formats::OutputFile> file = formats::OutputFile::open(path);
+  MAYPOLE_RETURN_IF_ERROR(for_option(option, file.status()));
+  return file;
 }
 
 int exit_code(const absl::Status& status) {

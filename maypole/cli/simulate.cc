@@ -8,12 +8,12 @@
 #include "maypole/cli/simulation_run.h"
 #include "maypole/formats/instance_json.h"
 #include "maypole/formats/number.h"
-#include "maypole/formats/text_file.h"
+#include "maypole/formats/output_file.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace maypole::cli {
@@ -33,25 +33,31 @@ struct Written {
 /// The decisions of a run on their way to files.
 class Outputs {
  public:
-  Outputs(const Written& written, const Scenario& scenario, PolicySpec policy)
-      : instance_(scenario.instance), policy_(std::move(policy)), decisions_file_(written.decisions_file) {
+  Outputs(const Written& written, const Scenario& scenario, PolicySpec policy) : instance_(scenario.instance), policy_(std::move(policy)) {
     if (!written.dump.empty()) {
       dump_slot_ = formats::parse_integer(written.dump[0]).value_or(-1);
-      dump_file_ = written.dump[1];
     }
   }
 
-  absl::Status open() {
-    if (!decisions_file_.empty()) {
-      decisions_.open(decisions_file_, std::ios::trunc);
-      if (!decisions_) {
-        return base::errno_error(errno, "--decisions: cannot write {}", decisions_file_);
-      }
+  /// Before the run: a file that cannot be written must not be found out after it.
+  absl::Status open(const Written& written) {
+    if (!written.instance_file.empty()) {
+      MAYPOLE_ASSIGN_OR_RETURN(instance_file_, open_for("--instance", written.instance_file));
+    }
+    if (!written.decisions_file.empty()) {
+      MAYPOLE_ASSIGN_OR_RETURN(decisions_, open_for("--decisions", written.decisions_file));
+    }
+    if (!written.dump.empty()) {
+      MAYPOLE_ASSIGN_OR_RETURN(dump_, open_for("--dump-decision", written.dump[1]));
+    }
+    if (instance_file_) {
+      instance_file_->write(formats::instance_json(instance_));
+      MAYPOLE_RETURN_IF_ERROR(for_option("--instance", instance_file_->close()));
     }
     return absl::OkStatus();
   }
 
-  [[nodiscard]] bool wanted() const { return decisions_.is_open() || dump_slot_ >= 0; }
+  [[nodiscard]] bool wanted() const { return decisions_ || dump_; }
 
   void before(const sched::SlotProblem& problem) {
     if (problem.slot == dump_slot_) {
@@ -60,8 +66,8 @@ class Outputs {
   }
 
   void slot(const sched::SlotOutcome& outcome) {
-    if (decisions_.is_open()) {
-      decisions_ << formats::decision_json(to_line(outcome.decision, instance_.jobs, instance_.cluster)) << '\n';
+    if (decisions_) {
+      decisions_->write(formats::decision_json(to_line(outcome.decision, instance_.jobs, instance_.cluster)) + '\n');
     }
     if (outcome.decision.slot == dump_slot_) {
       answer_ = outcome.decision;
@@ -69,18 +75,16 @@ class Outputs {
   }
 
   absl::Status close() {
-    if (decisions_.is_open()) {
-      decisions_.close();
-      if (!decisions_) {
-        return base::errno_error(errno, "--decisions: cannot write {}", decisions_file_);
-      }
+    if (decisions_) {
+      MAYPOLE_RETURN_IF_ERROR(for_option("--decisions", decisions_->close()));
     }
-    if (dump_slot_ >= 0) {
+    if (dump_) {
       if (question_.empty() || !answer_) {
         return base::error(absl::StatusCode::kInvalidArgument,
                            "--dump-decision: nothing was decided in slot {}: choose a slot in which jobs are there", dump_slot_);
       }
-      MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(dump_file_, dump_json(question_, *answer_, instance_)));
+      dump_->write(dump_json(question_, *answer_, instance_));
+      MAYPOLE_RETURN_IF_ERROR(for_option("--dump-decision", dump_->close()));
     }
     return absl::OkStatus();
   }
@@ -88,10 +92,10 @@ class Outputs {
  private:
   const model::Instance& instance_;
   PolicySpec policy_;
-  std::string decisions_file_;
-  std::ofstream decisions_;
+  std::optional<formats::OutputFile> instance_file_;
+  std::optional<formats::OutputFile> decisions_;
+  std::optional<formats::OutputFile> dump_;
   std::int64_t dump_slot_ = -1;
-  std::string dump_file_;
   std::string question_;
   std::optional<sched::Decision> answer_;
 };
@@ -103,11 +107,8 @@ absl::Status simulate(const Written& written) {
   }
   MAYPOLE_ASSIGN_OR_RETURN(const Scenario scenario, make_scenario(written.scenario));
   const model::Instance& instance = scenario.instance;
-  if (!written.instance_file.empty()) {
-    MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.instance_file, formats::instance_json(instance)));
-  }
   Outputs outputs(written, scenario, *policy);
-  MAYPOLE_RETURN_IF_ERROR(outputs.open());
+  MAYPOLE_RETURN_IF_ERROR(outputs.open(written));
   sim::SimulationOptions options;
   options.skip_unchanged = !written.every_slot && written.dump.empty();  // a slot that is to be dumped has to be asked
   options.before_decision = [&](const sched::SlotProblem& problem) { outputs.before(problem); };

@@ -78,11 +78,8 @@ std::string decision_json(const DecisionLine& decision) {
   return text;
 }
 
-absl::StatusOr<DecisionLine> parse_decision_line(std::string_view text, std::string_view file, int line) {
-  const std::string place = fmt::format("{}:{}", file, line);
-  MAYPOLE_ASSIGN_OR_RETURN(const Node node, parse_json(text, place));
-  Problems problems{place};
-  Map map(Value(&node, 0, "", &problems));
+DecisionLine read_decision(const Value& value) {
+  Map map(value);
   DecisionLine decision;
   decision.slot = map["slot"].integer(0, std::numeric_limits<std::int64_t>::max());
   for (const Value::Entry& job : map["jobs"].entries()) {
@@ -95,6 +92,13 @@ absl::StatusOr<DecisionLine> parse_decision_line(std::string_view text, std::str
   decision.limited = map["limited"].boolean();
   decision.seconds = map["seconds"].number();
   map.refuse_others();
+  return decision;
+}
+
+absl::StatusOr<DecisionLine> parse_decision_line(std::string_view text, std::string_view file, int line) {
+  MAYPOLE_ASSIGN_OR_RETURN(const Node node, parse_json(text, file, line));
+  Problems problems{std::string(file)};
+  DecisionLine decision = read_decision(Value(&node, line, "", &problems));
   MAYPOLE_RETURN_IF_ERROR(problems.status());
   return decision;
 }

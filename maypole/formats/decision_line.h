@@ -4,6 +4,7 @@
 // A slot's decision as one line of JSON (`--decisions d.jsonl`), by names: whoever decides turns ids into names, whoever checks turns
 // names into ids (NamedCluster). `null` stands for what is not known: a bound, a gap, a ring that reserves no bandwidth.
 
+#include "maypole/formats/document.h"
 #include "maypole/model/job.h"
 
 #include <absl/status/statusor.h>
@@ -39,6 +40,8 @@ struct DecisionLine {
 
 /// The line, without its newline. Numbers must be finite.
 [[nodiscard]] std::string decision_json(const DecisionLine& decision);
+/// The same where it is a part of another document.
+[[nodiscard]] DecisionLine read_decision(const Value& value);
 /// Errors: `d.jsonl:12: jobs.j3.edges: ...`; `workers` other than the ring's length, edges other than one per worker (none for one).
 [[nodiscard]] absl::StatusOr<DecisionLine> parse_decision_line(std::string_view text, std::string_view file, int line);
 /// All lines of a file; an error where a slot is missing, doubled or out of order (slots count from 0).

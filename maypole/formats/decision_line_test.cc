@@ -51,7 +51,7 @@ TEST(DecisionLineTest, NamesTheLineAndTheFieldOfWhatIsWrong) {
   EXPECT_THAT(reading("\"ring\": [\"s1\"]", "\"ring\": []"), FailsWith("d.jsonl:4: jobs.b.workers: says 1, the ring has 0"));
   EXPECT_THAT(reading("\"b\": {", "\"a\": {"), FailsWith("d.jsonl:4: the field 'a' is there twice"));
   EXPECT_THAT(reading("\"seconds\"", "\"second\""), FailsWith("d.jsonl:4: seconds: is missing"));
-  EXPECT_THAT(parse_decision_line("{", "d.jsonl", 4), FailsWith("d.jsonl:4: parse error"));
+  EXPECT_THAT(parse_decision_line("{", "d.jsonl", 4), FailsWith("d.jsonl:4: the JSON text ends too early"));
 }
 
 TEST(DecisionLineTest, AFileHasOneLineForEachSlot) {
@@ -65,7 +65,7 @@ TEST(DecisionLineTest, AFileHasOneLineForEachSlot) {
   ASSERT_TRUE(write_text_file(path, one).ok());
   EXPECT_THAT(read_decisions(path), FailsWith("d.jsonl:1: slot: is 1 where 0 is next"));
   ASSERT_TRUE(write_text_file(path, zero + "\n" + one).ok());
-  EXPECT_THAT(read_decisions(path), FailsWith("d.jsonl:2: parse error"));
+  EXPECT_THAT(read_decisions(path), FailsWith("d.jsonl:2: is empty"));
 }
 
 TEST(DecisionLineTest, TurnsNamesIntoAnEmbeddingAndBack) {

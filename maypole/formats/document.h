@@ -22,7 +22,7 @@ struct Node {
   // kPlain: an unquoted YAML scalar, which is what its reader takes it for.
   enum class Kind { kNull, kBool, kNumber, kText, kPlain, kList, kMap };
   Kind kind = Kind::kNull;
-  int line = 0;               // from 1; 0: not known (JSON)
+  int line = 0;               // from 1; of a list or map in JSON where it begins
   std::string text;           // of a scalar, as written; text without its quotes
   std::vector<Node> items;    // of a list
   std::vector<Field> fields;  // of a map, in the order written
@@ -37,8 +37,8 @@ struct Field {
 
 inline constexpr int kDeepest = 64;
 
-/// `file` is what errors call the text.
-[[nodiscard]] absl::StatusOr<Node> parse_json(std::string_view text, std::string_view file);
+/// `file` is what errors call the text; `first_line` the number of its first line, where it is a part of that file.
+[[nodiscard]] absl::StatusOr<Node> parse_json(std::string_view text, std::string_view file, int first_line = 1);
 [[nodiscard]] absl::StatusOr<Node> parse_yaml(std::string_view text, std::string_view file);
 
 /// The name that occurs twice among the fields, or none.

@@ -127,10 +127,8 @@ std::string instance_json(const model::Instance& instance) {
   return text + "]}\n";
 }
 
-absl::StatusOr<model::Instance> parse_instance(std::string_view text, std::string_view file) {
-  MAYPOLE_ASSIGN_OR_RETURN(const Node node, parse_json(text, file));
-  Problems problems{std::string(file)};
-  Map root(Value(&node, 0, "", &problems));
+absl::StatusOr<model::Instance> read_instance(const Value& value, Problems& problems) {
+  Map root(value);
   MAYPOLE_RETURN_IF_ERROR(check_version(root, problems));
   MAYPOLE_ASSIGN_OR_RETURN(model::Cluster cluster, read_cluster(root, problems));
   model::Instance instance{.cluster = std::move(cluster), .jobs = {}};
@@ -144,9 +142,15 @@ absl::StatusOr<model::Instance> parse_instance(std::string_view text, std::strin
   root.refuse_others();
   MAYPOLE_RETURN_IF_ERROR(problems.status());
   if (const absl::Status checked = check_instance(instance); !checked.ok()) {
-    return base::error(checked.code(), "{}: {}", file, base::message(checked));
+    return base::error(checked.code(), "{}: {}", problems.file(), base::message(checked));
   }
   return instance;
+}
+
+absl::StatusOr<model::Instance> parse_instance(std::string_view text, std::string_view file) {
+  MAYPOLE_ASSIGN_OR_RETURN(const Node node, parse_json(text, file));
+  Problems problems{std::string(file)};
+  return read_instance(Value(&node, 0, "", &problems), problems);
 }
 
 absl::StatusOr<model::Instance> read_instance(const std::string& path) {

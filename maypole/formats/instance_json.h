@@ -18,9 +18,12 @@ namespace maypole::formats {
 
 [[nodiscard]] std::string instance_json(const model::Instance& instance);
 
-/// Reads and checks (model::check_instance) an instance. Errors name the text's `file` and the field: `i.json: jobs[3].utility.kind: ...`.
+/// Reads and checks (model::check_instance) an instance. Errors name the text's `file` and the place: `i.json:12: jobs[3].utility.kind:
+/// ...`.
 [[nodiscard]] absl::StatusOr<model::Instance> parse_instance(std::string_view text, std::string_view file);
 [[nodiscard]] absl::StatusOr<model::Instance> read_instance(const std::string& path);
+/// The same where it is a part of another document, whose problems those are.
+[[nodiscard]] absl::StatusOr<model::Instance> read_instance(const Value& value, Problems& problems);
 
 /// Only the servers and links of an instance.
 [[nodiscard]] absl::StatusOr<model::Cluster> parse_instance_cluster(std::string_view text, std::string_view file);

@@ -237,6 +237,9 @@ NamedAmounts read_amounts(const Value& value) {
     std::optional<double> amount = parse_number(text);
     if (!amount) {
       const absl::StatusOr<std::uint64_t> bytes = base::parse_bytes(text);
+      if (bytes.ok() && (entry.name.starts_with("gpu") || entry.name.starts_with("cpu"))) {
+        entry.value.problem(fmt::format("'{}' is a size, and {} are counted: give a number", text, entry.name));
+      }
       if (bytes.ok()) {
         amount = static_cast<double>(*bytes);
       }

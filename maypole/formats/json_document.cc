@@ -5,18 +5,65 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cmath>
+#include <iterator>
 
 namespace maypole::formats {
 
 namespace {
 
+/// How far the parser has read. It copies its iterators, so they share this.
+struct Reader {
+  std::string_view text;
+  std::size_t read = 0;
+  bool ended = false;  // it asked for more than there is
+
+  std::size_t counted = 0;
+  int lines = 0;  // that end before `counted`
+
+  /// The line of the character at `at`, which never goes back.
+  int line_of(std::size_t at) {
+    for (; counted < at && counted < text.size(); ++counted) {
+      lines += text[counted] == '\n' ? 1 : 0;
+    }
+    return lines + 1;
+  }
+};
+
+/// An iterator over the text that tells the reader where it is.
+class Reading {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Reading(Reader& reader, std::size_t at) : reader_(&reader), at_(at) {}
+  reference operator*() const { return reader_->text[at_]; }
+  Reading& operator++() {
+    reader_->read = ++at_;
+    return *this;
+  }
+  bool operator==(const Reading& other) const {
+    reader_->ended = reader_->ended || at_ == other.at_;
+    return at_ == other.at_;
+  }
+
+ private:
+  Reader* reader_;
+  std::size_t at_;
+};
+
 // Builds the tree from the parser's events. The stack holds the open lists and maps: each is the last child of the one below it, so
 // none of them moves while it is open.
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
+  TreeBuilder(Reader& reader, int first_line) : reader_(reader), before_(first_line - 1) {}
+
   [[nodiscard]] Node take() { return std::move(root_); }
   [[nodiscard]] const std::string& failure() const { return failure_; }
+  /// Where the parser stands: just behind what it has told, but one character further behind a number.
+  [[nodiscard]] int line(bool number = false) { return before_ + reader_.line_of(reader_.read - (number && reader_.read > 0 ? 1 : 0)); }
 
   bool null() override { return add(Node::Kind::kNull, ""); }
   bool boolean(bool value) override { return add(Node::Kind::kBool, value ? "true" : "false"); }
@@ -42,10 +89,19 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     open_.pop_back();
     return true;
   }
-  bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const nlohmann::detail::exception& exception) override {
-    // [json.exception.parse_error.101] parse error at line 1, column 5: ...
-    const std::string_view what = exception.what();
-    failure_ = what.substr(what.find("] ") + 2);
+  bool parse_error(std::size_t /*position*/, const std::string& token, const nlohmann::detail::exception& exception) override {
+    constexpr int kNumberOverflow = 406;
+    if (exception.id == kNumberOverflow) {
+      failure_ = fmt::format("'{}' is more than a number can hold", token);
+      return false;
+    }
+    if (reader_.text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+      failure_ = "is empty: give one JSON value";
+    } else if (reader_.ended) {
+      failure_ = "the JSON text ends too early: the file is cut off, so make or copy it again";
+    } else {
+      failure_ = fmt::format("no JSON from '{}' on: mend it, or make the file again", token.substr(0, 60));
+    }
     return false;
   }
 
@@ -60,6 +116,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool add(Node::Kind kind, std::string text) {
     Node& node = place();
     node.kind = kind;
+    node.line = line(kind == Node::Kind::kNumber);
     node.text = std::move(text);
     return true;
   }
@@ -70,10 +127,13 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     }
     Node& node = place();
     node.kind = kind;
+    node.line = line();
     open_.push_back(&node);
     return true;
   }
 
+  Reader& reader_;
+  int before_;  // lines before the text's first
   Node root_;
   std::vector<Node*> open_;
   std::string failure_;
@@ -81,10 +141,11 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-absl::StatusOr<Node> parse_json(std::string_view text, std::string_view file) {
-  TreeBuilder builder;
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
-    return base::error(absl::StatusCode::kInvalidArgument, "{}: {}", file, builder.failure());
+absl::StatusOr<Node> parse_json(std::string_view text, std::string_view file, int first_line) {
+  Reader reader{.text = text};
+  TreeBuilder builder(reader, first_line);
+  if (!nlohmann::json::sax_parse(Reading(reader, 0), Reading(reader, text.size()), &builder)) {
+    return base::error(absl::StatusCode::kInvalidArgument, "{}:{}: {}", file, builder.line(), builder.failure());
   }
   return builder.take();
 }

@@ -39,16 +39,16 @@ TEST(ProfileJson, ComesBackWithTheSameBits) {
 
 TEST(ProfileJson, NamesFileAndFieldOfWhatIsWrong) {
   const auto error_of = [](std::string_view from, std::string_view to) { return parse_profile(edited(from, to), "p.json"); };
-  EXPECT_THAT(error_of("\"version\": 1", "\"version\": 2"), FailsWith("p.json: version: this program reads version 1, the file has 2"));
+  EXPECT_THAT(error_of("\"version\": 1", "\"version\": 2"), FailsWith("p.json:1: version: this program reads version 1, the file has 2"));
   EXPECT_THAT(error_of("\"forward_s\": 0.1", "\"forward_s\": -0.1"),
               FailsWith("p.json: layers[0].forward_s: the time of layer 'one' is -0.1"));
-  EXPECT_THAT(error_of("\"backward_s\": 0.5, ", ""), FailsWith("p.json: layers[1].backward_s: is missing"));
+  EXPECT_THAT(error_of("\"backward_s\": 0.5, ", ""), FailsWith("p.json:6: layers[1].backward_s: is missing"));
   EXPECT_THAT(error_of("\"layer\": \"two\"", "\"layer\": \"three\""),
-              FailsWith("p.json: tensors[1].layer: no layer owns the tensor 'two.weight': there is no layer 'three'"));
-  EXPECT_THAT(error_of("\"name\": \"two\"", "\"name\": \"one\""), FailsWith("p.json: layers[1].name: layer 'one' is there twice"));
-  EXPECT_THAT(error_of("bfloat16", "int4"), FailsWith("p.json: tensors[1].dtype: 'int4' is not one of float32"));
+              FailsWith("p.json:9: tensors[1].layer: no layer owns the tensor 'two.weight': there is no layer 'three'"));
+  EXPECT_THAT(error_of("\"name\": \"two\"", "\"name\": \"one\""), FailsWith("p.json:6: layers[1].name: layer 'one' is there twice"));
+  EXPECT_THAT(error_of("bfloat16", "int4"), FailsWith("p.json:9: tensors[1].dtype: 'int4' is not one of float32"));
   EXPECT_THAT(error_of("\"batch\"", "\"batches\""), FailsWith("p.json: batch: is missing"));
-  EXPECT_THAT(error_of("\"workers\": 2", "\"workers\": 0"), FailsWith("p.json: ring.workers"));
+  EXPECT_THAT(error_of("\"workers\": 2", "\"workers\": 0"), FailsWith("p.json:3: ring.workers"));
 }
 
 TEST(ProfileJson, AFileThatIsCutOffIsOneLineWhereverItEnds) {

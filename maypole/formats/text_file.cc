@@ -2,6 +2,7 @@
 #include "maypole/formats/text_file.h"
 
 #include "maypole/base/status.h"
+#include "maypole/formats/output_file.h"
 
 #include <zlib.h>
 
@@ -133,13 +134,9 @@ absl::StatusOr<std::string> read_text_file(const std::string& path) {
 }
 
 absl::Status write_text_file(const std::string& path, std::string_view text) {
-  File file(std::fopen(path.c_str(), "wb"));
-  if (file == nullptr) {
-    return base::errno_error(errno, "{}: cannot be written", path);
-  }
-  const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-  const bool closed = std::fclose(file.release()) == 0;  // the last bytes may fail only here: a full disk
-  return written && closed ? absl::OkStatus() : base::errno_error(errno, "{}: cannot be written", path);
+  MAYPOLE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::open(path));
+  file.write(text);
+  return file.close();
 }
 
 }  // namespace maypole::formats

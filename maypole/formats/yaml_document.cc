@@ -2,6 +2,7 @@
 #include "maypole/base/status.h"
 #include "maypole/formats/document.h"
 
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
@@ -17,6 +18,8 @@ using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 // An alias repeats its anchor: a few lines of them can stand for more nodes than memory holds.
 constexpr std::int64_t kMostNodes = 2'000'000;
+
+std::string too_deep() { return fmt::format("lists and maps nest deeper than {}: flatten them", kDeepest); }
 
 // Builds the tree from the parser's events; after a failure it lets the rest pass by.
 class YamlTree : public YAML::EventHandler {
@@ -90,7 +93,7 @@ class YamlTree : public YAML::EventHandler {
       return;
     }
     if (open_.size() >= kDeepest) {
-      fail(mark.line + 1, fmt::format("lists and maps nest deeper than {}: flatten them", kDeepest));
+      fail(mark.line + 1, too_deep());
       return;
     }
     if (!open_.empty() && open_.back().node.kind == Node::Kind::kMap && !open_.back().awaits_value) {
@@ -174,6 +177,8 @@ absl::StatusOr<Node> parse_yaml(std::string_view text, std::string_view file) {
       return error(kInvalid, "{}: holds more than one document, or text behind its end: give one", file);
     }
     return tree.take();
+  } catch (const YAML::DeepRecursion& exception) {  // it gives up before the tree refuses
+    return error(kInvalid, "{}:{}: {}", file, exception.mark.line + 1, too_deep());
   } catch (const YAML::Exception& exception) {
     return error(kInvalid, "{}:{}: {}", file, exception.mark.line + 1, exception.msg);
   }

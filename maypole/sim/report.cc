@@ -2,6 +2,7 @@
 #include "maypole/sim/report.h"
 
 #include "maypole/base/units.h"
+#include "maypole/sim/html_page.h"
 #include "maypole/sim/svg_chart.h"
 
 #include <fmt/format.h>
@@ -130,27 +131,22 @@ std::string gantt(const ReportRun& run, const TimeUnit& unit) {
   return bar_chart_svg(chart);
 }
 
+/// A column a policy: a handful of them fits any screen, eighteen figures side by side do not.
 std::string html_table(std::span<const ReportRun> runs, double bound) {
   std::string html = "<table><thead><tr><th>policy</th>";
-  for (const Column& column : columns()) {
-    html += fmt::format("<th>{}</th>", escaped(column.name));
+  for (const ReportRun& run : runs) {
+    html += fmt::format("<th>{}</th>", escaped(run.name));
   }
   html += "</tr></thead><tbody>\n";
-  for (const ReportRun& run : runs) {
-    html += fmt::format("<tr><th>{}</th>", escaped(run.name));
-    for (const Column& column : columns()) {
+  for (const Column& column : columns()) {
+    html += fmt::format("<tr><th>{}</th>", escaped(column.name));
+    for (const ReportRun& run : runs) {
       html += fmt::format("<td>{}</td>", escaped(column.text(*run.metrics, bound)));
     }
     html += "</tr>\n";
   }
   return html + "</tbody></table>\n";
 }
-
-constexpr const char* kStyle =
-    "body{font:15px/1.5 sans-serif;color:#1a1a1a;background:#fff;max-width:1200px;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse;font-size:13px}.wide{overflow-x:auto}"
-    "th,td{padding:.3em .6em;border-bottom:1px solid #ccc;text-align:right;white-space:nowrap}tbody th{text-align:left}"
-    "svg{max-width:100%;height:auto;margin:1em 0;border:1px solid #ddd}";
 
 }  // namespace
 
@@ -200,7 +196,8 @@ std::string report_html(std::span<const ReportRun> runs, const model::Instance& 
                  {},
                  true};
   LineChart completion{
-      "Completion times", fmt::format("time from arrival to end, {}", jct_unit.name), "% of all jobs ended by then", {}, true};
+      "Completion times", fmt::format("time from arrival to end, {}", jct_unit.name), "% of all jobs ended by then", {}, true,
+      "no job ended"};
   for (const ReportRun& run : runs) {
     utility.series.push_back({run.name, thinned(*run.simulation, unit, [](const SlotSample& slot) { return slot.utility; }), false});
     used.series.push_back(
@@ -211,25 +208,24 @@ std::string report_html(std::span<const ReportRun> runs, const model::Instance& 
   if (!std::isfinite(text.utility_bound)) {
     utility.series.pop_back();
   }
-  std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-      "<title>{0}</title><style>{1}</style></head><body>\n<h1>{0}</h1>\n<p>{2} jobs, {3} servers, {4:g} {5}, slots of {6}. "
-      "The bound on utility is the {7}: {8:.6g}.</p>\n",
-      escaped(text.title), kStyle, instance.jobs.size(), instance.cluster.num_servers(), capacity,
-      escaped(instance.cluster.resource(instance.cluster.accelerator())), base::format_seconds(instance.slot_s),
-      escaped(text.utility_bound_kind), text.utility_bound);
+  std::string html =
+      fmt::format("<p>{} jobs, {} servers, {:g} {}, slots of {}. The bound on utility is the {}: {:.6g}.</p>\n", instance.jobs.size(),
+                  instance.cluster.num_servers(), capacity, escaped(instance.cluster.resource(instance.cluster.accelerator())),
+                  base::format_seconds(instance.slot_s), escaped(text.utility_bound_kind), text.utility_bound);
   for (const std::string& note : text.notes) {
     html += fmt::format("<p>{}</p>\n", escaped(note));
   }
-  html += "<div class=\"wide\">" + html_table(runs, text.utility_bound) + "</div>\n";
-  html += line_chart_svg(utility) + line_chart_svg(completion) + line_chart_svg(used);
+  html += html_wide(html_table(runs, text.utility_bound));
+  for (const LineChart& chart : {utility, completion, used}) {
+    html += html_wide(line_chart_svg(chart));
+  }
   for (const ReportRun& run : runs) {
-    html += gantt(run, unit);
+    html += html_wide(gantt(run, unit));
     if (!run.simulation->stopped.empty()) {
       html += fmt::format("<p>{} stopped early: {}.</p>\n", escaped(run.name), escaped(run.simulation->stopped));
     }
   }
-  return html + "</body></html>\n";
+  return html_page(text.title, html);
 }
 
 }  // namespace maypole::sim

@@ -23,7 +23,8 @@ constexpr double kLegendLine = 18;
 
 // Okabe and Ito, black first left out for text; yellow left out: too light for a line.
 constexpr std::array<const char*, 7> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"};
-constexpr std::array<const char*, 4> kDashes = {"", "7 3", "2 3", "9 3 2 3"};
+// As many as colours: a solid line over another would hide it.
+constexpr std::array<const char*, 7> kDashes = {"", "7 3", "2 3", "9 3 2 3", "14 4", "4 2", "9 3 2 3 2 3"};
 // Viridis from light to dark: the more, the darker.
 constexpr std::array<const char*, 7> kAmounts = {"#fde725", "#90d743", "#35b779", "#21918c", "#31688e", "#443983", "#440154"};
 constexpr const char* kWaiting = "#dddddd";
@@ -133,7 +134,8 @@ std::string line_chart_svg(const LineChart& chart) {
       high_y = std::max(high_y, y);
     }
   }
-  if (!(high_x >= low_x)) {
+  const bool empty = !(high_x >= low_x);
+  if (empty) {
     low_x = 0;
     high_x = 1;
     low_y = 0;
@@ -157,8 +159,8 @@ std::string line_chart_svg(const LineChart& chart) {
   svg += x_axis(horizontal, horizontal.high, bottom, chart.x_label) + y_label(chart.y_label, kPlotHeight);
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const Series& series = chart.series[i];
-    const char* colour = kColours[i % kColours.size()];
-    const char* dash = kDashes[(i + i / kColours.size()) % kDashes.size()];
+    const char* colour = kColours[(series.colour >= 0 ? static_cast<std::size_t>(series.colour) : i) % kColours.size()];
+    const char* dash = kDashes[(series.dash >= 0 ? static_cast<std::size_t>(series.dash) : i + i / kColours.size()) % kDashes.size()];
     std::string path;
     double last_y = 0;
     for (const auto& [x, y] : series.points) {
@@ -176,6 +178,10 @@ std::string line_chart_svg(const LineChart& chart) {
         "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\" stroke-width=\"2.5\" stroke-dasharray=\"{4}\"/>"
         "<text x=\"{5:.1f}\" y=\"{6:.1f}\">{7}</text>\n",
         x, x + 28, y, colour, dash, x + 34, y + 4, escaped(series.name));
+  }
+  if (empty && !chart.nothing.empty()) {
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"14\" fill=\"#444\">{}</text>\n",
+                       kLeft + kPlotWidth / 2, kTop + kPlotHeight / 2 - 8, escaped(chart.nothing));
   }
   return svg + frame(kPlotHeight) + "</svg>\n";
 }

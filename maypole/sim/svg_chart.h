@@ -18,6 +18,8 @@ struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;  // ascending x
   bool steps = false;                             // y holds until the next x
+  int colour = -1;                                // series of one colour belong together; -1: each has its own
+  int dash = -1;                                  // 0: a solid line; -1: each its own
 };
 
 struct LineChart {
@@ -26,6 +28,7 @@ struct LineChart {
   std::string y_label;
   std::vector<Series> series;
   bool y_from_zero = true;
+  std::string nothing = {};  // what stands in the chart where no series has a point
 };
 /// An empty series has its place in the legend and no line.
 [[nodiscard]] std::string line_chart_svg(const LineChart& chart);
