@@ -58,12 +58,12 @@ def test_plan_names_what_is_wrong_with_a_profile(folder):
         (folder / "bad.json").write_text(json.dumps({**good, **changes}))
         return refused("--profile", "bad.json", "--network", "10GbE")
 
-    assert "bad.json: version: this program reads version 1, the file has 7" in broken(version=7)
+    assert "bad.json:1: version: this program reads version 1, the file has 7" in broken(version=7)
     layers = [dict(layer) for layer in good["layers"]]
     layers[3]["forward_s"] = -1
     assert "bad.json: layers[3].forward_s: " in broken(layers=layers)
     del layers[3]["forward_s"]
-    assert "bad.json: layers[3].forward_s: is missing" in broken(layers=layers)
+    assert "bad.json:1: layers[3].forward_s: is missing" in broken(layers=layers)
     assert "no layer owns the tensor" in broken(layers=good["layers"][:-1])
     (folder / "bad.json").write_text((folder / "p.json").read_text()[:5000])
     assert "bad.json" in refused("--profile", "bad.json", "--network", "10GbE")

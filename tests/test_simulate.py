@@ -180,7 +180,7 @@ def test_an_overloaded_trace_ends_and_says_by_how_much(files):
         (["simulate", "--workload", "paper", "--dump-decision", "x", "f"], "'x' is not a slot"),
         (["compare", "--workload", "paper", "--policies", "fifo,fifo"], "'fifo' is there twice"),
         (["check", "--instance", "cluster.yaml", "--decisions", "jobs.csv"], "cluster.yaml"),
-        (["replay", "cluster.yaml"], "not a dumped decision"),
+        (["replay", "cluster.yaml"], "a dump is made by"),
         (["paper", "gadget", "--figure", "3"], "--figure"),
         (["simulate", "--workload", "large.csv", "--cluster", "cluster.yaml"], "large.csv:2"),
     ],

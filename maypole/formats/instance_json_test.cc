@@ -146,7 +146,8 @@ TEST(InstanceJsonTest, NamesTheFileAndTheFieldOfWhatIsWrong) {
 TEST(InstanceJsonTest, ABrokenTextIsOneLineWithItsPlace) {
   EXPECT_THAT(parse_instance("", "i.json"), FailsWith("i.json:1: is empty: give one JSON value"));
   EXPECT_THAT(parse_instance("{\"version\": 1,\n \"slot_s\" 60}", "i.json"), FailsWith("i.json:2: no JSON from"));
-  EXPECT_THAT(parse_instance(kInstance.substr(0, 700), "i.json"), FailsWith("i.json:13: the JSON text ends too early: the file is cut off"));
+  EXPECT_THAT(parse_instance(kInstance.substr(0, 700), "i.json"),
+              FailsWith("i.json:13: the JSON text ends too early: the file is cut off"));
   EXPECT_THAT(parse_instance("[1, 2]", "i.json"), FailsWith("i.json: is a list: give a map"));
   EXPECT_THAT(parse_instance(std::string(100, '['), "i.json"), FailsWith("i.json:1: lists and maps nest deeper than 64"));
   EXPECT_THAT(read_instance("nowhere/i.json"), FailsWith("nowhere/i.json: cannot be opened: No such file or directory"));
