@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a job ends, and that nothing of it is left behind."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -67,6 +68,19 @@ while True: signal.pause()"""
 def test_a_stopped_worker_is_ended_too(here):
     done = run("-n", "2", *sh("[ $RANK = 1 ] && { while [ ! -e stopping ]; do sleep 0.01; done; exit 4; }; touch stopping; kill -STOP $$"))
     assert done.returncode == 4
+
+
+def test_a_stopped_rank_is_named_before_the_survivor_that_gave_it_up(here):
+    script = """import os, signal, sys, time
+if os.environ['RANK'] == '1':
+    os.symlink(str(os.getpid()), 'stopped')
+    os.kill(os.getpid(), signal.SIGSTOP)
+while not os.path.islink('stopped') or ') T ' not in open(f"/proc/{os.readlink('stopped')}/stat").read(): time.sleep(0.01)
+sys.exit('rank 1 on host localhost is lost: silent for 2 s')"""
+    done = run("-n", "2", "--json", *python(script))
+    assert done.returncode == 1
+    assert "maypole: rank 1 on host localhost answered no more and had to be ended; rank 0 on host localhost failed with" in done.stderr
+    assert json.loads(done.stdout)["failed_rank"] == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

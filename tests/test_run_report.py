@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from running import python, run, sh
@@ -73,7 +74,10 @@ def test_a_full_disk_is_one_clear_line(here):
     finally:
         subprocess.run(["umount", small], check=True)
     assert done.returncode == 1
-    assert [line for line in done.stderr.splitlines() if "--timeline" in line and "No space left on device" in line]
+    (line,) = [line for line in done.stderr.splitlines() if "--timeline" in line and "No space left on device" in line]
+    kept = Path(line.partition("; it is kept in ")[2])
+    assert len(json.loads(kept.read_text())["traceEvents"]) >= 60000
+    kept.unlink()
 
 
 def test_a_damaged_report_is_named(here):

@@ -55,6 +55,17 @@ const Failure& first_cause(const std::vector<Failure>& failures, const std::func
   return *cause;
 }
 
+const Failure* silent_rank(const Failure& cause, const std::vector<Failure>& ended_by_us,
+                           const std::function<std::string(int)>& last_errors) {
+  const std::optional<int> blamed = cause.rank >= 0 ? blamed_rank(last_errors(cause.rank)) : std::nullopt;
+  for (const Failure& failure : ended_by_us) {
+    if (blamed && failure.rank == *blamed) {
+      return &failure;
+    }
+  }
+  return nullptr;
+}
+
 std::string describe(const Failure& failure) {
   if (failure.rank < 0) {
     return failure.reason;

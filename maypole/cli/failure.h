@@ -23,6 +23,10 @@ struct Failure {
 /// `last_errors` gives what a rank wrote last. Needs at least one failure.
 [[nodiscard]] const Failure& first_cause(const std::vector<Failure>& failures, const std::function<std::string(int)>& last_errors);
 
+/// Of the ranks that the launcher had to end, the one that `cause`'s last errors say is lost: it was stopped, or hangs. Null: none of them.
+[[nodiscard]] const Failure* silent_rank(const Failure& cause, const std::vector<Failure>& ended_by_us,
+                                         const std::function<std::string(int)>& last_errors);
+
 /// `rank 1 on host s0 failed with exit code 3 after 12.3 s`, without a line end.
 [[nodiscard]] std::string describe(const Failure& failure);
 

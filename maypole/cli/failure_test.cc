@@ -31,6 +31,18 @@ TEST(FirstCause, StaysWhenTheBlamedRankDidNotFailOrTheyBlameEachOther) {
   EXPECT_EQ(cause({{0, "a", {1, 0}}, {1, "a", {1, 0}}}, {{0, "rank 1 is lost"}, {1, "rank 0 is lost"}}), 0);
 }
 
+TEST(SilentRank, IsTheOneThatASurvivorSaysIsLostAndThatTheLauncherHadToEnd) {
+  const auto errors = [](int rank) { return std::string(rank == 0 ? "error: rank 2 (host b) is lost: silent for 2 s\n" : ""); };
+  const Failure survivor{0, "a", {1, 0}};
+  const std::vector<Failure> ended = {{1, "a", {0, SIGTERM}}, {2, "b", {0, SIGKILL}}};
+  const Failure* silent = silent_rank(survivor, ended, errors);
+  ASSERT_NE(silent, nullptr);
+  EXPECT_EQ(silent->rank, 2);
+  EXPECT_EQ(silent_rank(survivor, {{1, "a", {0, SIGTERM}}}, errors), nullptr);
+  EXPECT_EQ(silent_rank({1, "a", {1, 0}}, ended, errors), nullptr);
+  EXPECT_EQ(silent_rank({-1, "a", {}}, ended, errors), nullptr);
+}
+
 TEST(Failure, IsDescribedInOneSentence) {
   EXPECT_EQ(describe(Failure{1, "s0", {3, 0}, 12.34, ""}), "rank 1 on host s0 failed with exit code 3 after 12.3 s");
   EXPECT_EQ(describe(Failure{1, "s0", {0, SIGKILL}, 0.5, ""}), "rank 1 on host s0 was killed by SIGKILL after 0.5 s");

@@ -65,6 +65,13 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+/// What is written before it takes the name of `path`: another file beside it, but a pipe or /dev/null is written itself.
+std::string written_first(const std::string& path) {
+  struct stat existing{};
+  const bool special = ::stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode);
+  return special ? path : fmt::format("{}.{}.part", path, ::getpid());
+}
+
 /// Earliest "ts" of the events that have one.
 double first_time(const json& events) {
   double first = std::numeric_limits<double>::infinity();
@@ -287,17 +294,20 @@ absl::Status check_writable(const std::string& path) {
   if (!std::filesystem::is_directory(folder, ignored)) {
     return base::error(absl::StatusCode::kInvalidArgument, "the folder '{}' of '{}' does not exist: make it first", folder, path);
   }
-  const std::string& opened = std::filesystem::exists(path, ignored) ? path : folder;
-  if (::access(opened.c_str(), W_OK) != 0) {
-    return base::errno_error(errno, "'{}' cannot be written", opened);
+  const std::string target = written_first(path);
+  const bool special = target == path;
+  if (special ? ::access(path.c_str(), W_OK) != 0 : !base::Fd(::open(target.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)).valid()) {
+    return base::errno_error(errno, "'{}' cannot be written", path);
+  }
+  if (!special) {
+    ::unlink(target.c_str());
   }
   return absl::OkStatus();
 }
 
 absl::Status write_file(const std::string& path, std::string_view text) {
-  struct stat existing{};
-  const bool special = ::stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode);  // a pipe or /dev/null is written, not replaced
-  const std::string target = special ? path : fmt::format("{}.{}.part", path, ::getpid());
+  const std::string target = written_first(path);
+  const bool special = target == path;
   base::Fd fd(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd.valid()) {
     return base::errno_error(errno, "write {}", path);
@@ -316,6 +326,18 @@ absl::Status write_file(const std::string& path, std::string_view text) {
     ::unlink(target.c_str());
   }
   return status;
+}
+
+std::string write_or_keep(const std::string& path, std::string_view text) {
+  const absl::Status status = write_file(path, text);
+  if (status.ok()) {
+    return "";
+  }
+  std::error_code failed;
+  const std::string kept = fmt::format("{}/maypole-{}-{}", std::filesystem::temp_directory_path(failed).string(), ::getpid(),
+                                       std::filesystem::path(path).filename().string());
+  const bool is_kept = !failed && write_file(kept, text).ok();
+  return base::message(status) + (is_kept ? fmt::format("; it is kept in {}", kept) : "");
 }
 
 std::string describe_machine() {

@@ -37,10 +37,14 @@ struct RankTimeline {
 /// One Chrome trace in which each rank is a process.
 [[nodiscard]] absl::StatusOr<std::string> merge_timelines(const std::map<int, RankTimeline>& by_rank);
 
-/// Refuses a path that could not be written at the end of the job: no such folder, no permission, or a folder itself.
+/// Refuses a path that could not be written at the end of the job: no such folder, one in which nothing can be made, or a folder itself.
 [[nodiscard]] absl::Status check_writable(const std::string& path);
 /// Replaces the file as a whole, or leaves what was there when the disk is full.
 [[nodiscard]] absl::Status write_file(const std::string& path, std::string_view text);
+
+/// As write_file(); where that fails the text is kept in the folder for temporary files, if it can be. Returns what went wrong and where
+/// the text is then, "" when all is well: what a job has measured is not lost to a full disk.
+[[nodiscard]] std::string write_or_keep(const std::string& path, std::string_view text);
 
 /// For the field `machine`: the processors' model, their number and the kernel.
 [[nodiscard]] std::string describe_machine();

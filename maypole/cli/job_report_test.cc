@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/cli/job_report.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -149,6 +151,9 @@ TEST_F(Files, AreRefusedEarlyWhereTheyCannotBeWritten) {
   EXPECT_TRUE(check_writable(folder_ + "/r.json").ok());
   EXPECT_THAT(std::string(check_writable(folder_ + "/no/r.json").message()), HasSubstr("does not exist"));
   EXPECT_FALSE(check_writable(folder_).ok());
+  EXPECT_FALSE(check_writable("/proc/r.json").ok());  // where even root, whom no mode stops, can make nothing
+  EXPECT_TRUE(check_writable("/dev/null").ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(Files, AreReplacedAsAWholeAndLeaveNoParts) {
@@ -158,6 +163,18 @@ TEST_F(Files, AreReplacedAsAWholeAndLeaveNoParts) {
   text << std::ifstream(folder_ + "/r.json").rdbuf();
   EXPECT_EQ(text.str(), "new");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(Files, ThatCannotBeWrittenAreKeptAmongTheTemporaryOnes) {
+  ::setenv("TMPDIR", folder_.c_str(), 1);
+  const std::string problem = write_or_keep("/proc/r.json", "measured");
+  ::unsetenv("TMPDIR");
+  const std::string kept = fmt::format("{}/maypole-{}-r.json", folder_, ::getpid());
+  EXPECT_THAT(problem, testing::EndsWith("; it is kept in " + kept));
+  std::ostringstream text;
+  text << std::ifstream(kept).rdbuf();
+  EXPECT_EQ(text.str(), "measured");
+  EXPECT_EQ(write_or_keep(folder_ + "/r.json", "measured"), "");
 }
 
 TEST_F(Files, OnAFullDiskFailWithItsName) {

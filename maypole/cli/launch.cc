@@ -89,7 +89,8 @@ class Launch {
   base::Fd signals_;
   JobOutput output_;
   Results results_;
-  std::vector<Failure> failures_;  // in the order seen, until SIGTERM: later ones are our own doing
+  std::vector<Failure> failures_;     // in the order seen, until SIGTERM
+  std::vector<Failure> ended_by_us_;  // later ones are our own doing
   Phase phase_ = Phase::kStarting;
   std::optional<base::TimePoint> deadline_;
   base::TimePoint began_ = Clock::now();
@@ -149,9 +150,8 @@ void Launch::signal_all(int signal) {
 }
 
 void Launch::fail(Failure failure) {
-  if (phase_ == Phase::kStarting || phase_ == Phase::kRunning || phase_ == Phase::kLastWords) {
-    failures_.push_back(std::move(failure));
-  }
+  const bool by_us = phase_ == Phase::kTerminated || phase_ == Phase::kKilled;
+  (by_us ? ended_by_us_ : failures_).push_back(std::move(failure));
   if (phase_ == Phase::kStarting) {
     abandon_agents();  // no worker runs yet
   } else if (phase_ == Phase::kRunning) {
@@ -417,13 +417,17 @@ int Launch::conclude() {
     const Failure& cause = first_cause(failures_, [this](int rank) { return output_.tail(rank); });
     const bool by_us = interrupted_by_ != 0 && num_interrupts_ >= 2;
     code = by_us ? 128 + SIGINT : (cause.rank < 0 ? 1 : cause.status.shell_code());
-    summary.failed_host = cause.host;
-    summary.failed_rank = cause.rank >= 0 ? std::optional<int>(cause.rank) : std::nullopt;
+    const Failure* silent = silent_rank(cause, ended_by_us_, [this](int rank) { return output_.tail(rank); });
+    const Failure& named = silent != nullptr ? *silent : cause;
+    summary.failed_host = named.host;
+    summary.failed_rank = named.rank >= 0 ? std::optional<int>(named.rank) : std::nullopt;
     if (interrupted_by_ != 0) {
       output_.say(fmt::format("maypole: interrupted by {}; {}\n", net::signal_name(interrupted_by_), describe(cause)));
     } else {
       const std::string errors = cause.rank >= 0 ? output_.last_errors(cause.rank) : "";
-      output_.say(fmt::format("maypole: {}{}\n{}", describe(cause), errors.empty() ? "" : "; its last errors:", errors));
+      const std::string lost =
+          silent != nullptr ? fmt::format("rank {} on host {} answered no more and had to be ended; ", silent->rank, silent->host) : "";
+      output_.say(fmt::format("maypole: {}{}{}\n{}", lost, describe(cause), errors.empty() ? "" : "; its last errors:", errors));
     }
   } else if (interrupted_by_ != 0 && (phase_ == Phase::kStarting || phase_ == Phase::kKilled)) {
     code = 128 + interrupted_by_;

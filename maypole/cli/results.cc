@@ -43,9 +43,9 @@ int Results::write(const std::string& report_file, const std::string& timeline_f
                       option, file));
       return;
     }
-    const absl::Status status = text.ok() ? write_file(file, *text) : text.status();
-    if (!status.ok()) {
-      output.say(fmt::format("maypole: {}: {}\n", option, base::message(status)));
+    const std::string problem = text.ok() ? write_or_keep(file, *text) : base::message(text.status());
+    if (!problem.empty()) {
+      output.say(fmt::format("maypole: {}: {}\n", option, problem));
       good = false;
     }
   };
@@ -62,9 +62,9 @@ int Results::write_profile(const std::string& file, JobOutput& output) const {
     profile->source += fmt::format("; {}", describe_machine());
     output.say(profile_table(*profile));
   }
-  const absl::Status status = profile.ok() ? write_file(file, formats::profile_json(*profile)) : profile.status();
-  if (!status.ok()) {
-    output.say(fmt::format("maypole: profile {} is not written: {}\n", file, base::message(status)));
+  const std::string problem = profile.ok() ? write_or_keep(file, formats::profile_json(*profile)) : base::message(profile.status());
+  if (!problem.empty()) {
+    output.say(fmt::format("maypole: profile {} is not written: {}\n", file, problem));
     return 1;
   }
   return 0;

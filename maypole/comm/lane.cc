@@ -4,6 +4,7 @@
 #include "maypole/base/check.h"
 #include "maypole/base/status.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace maypole::comm {
@@ -97,6 +98,10 @@ void LaneState::fail(const absl::Status& reason) {
     entry.collective->work().finish(reason);
   }
   clear();
+}
+
+bool LaneState::has_younger_than(base::TimePoint time) const {
+  return std::ranges::any_of(operations_, [time](const auto& entry) { return entry.second.started > time; });
 }
 
 std::pair<base::TimePoint, std::string> LaneState::oldest() const {

@@ -40,6 +40,8 @@ class LaneState : public FrameSink {
 
   [[nodiscard]] bool empty() const { return operations_.empty(); }
   [[nodiscard]] std::size_t size() const { return operations_.size(); }
+  /// Whether an operation began after `time`.
+  [[nodiscard]] bool has_younger_than(base::TimePoint time) const;
   /// Start time of the oldest operation, and what it is.
   [[nodiscard]] std::pair<base::TimePoint, std::string> oldest() const;
 

@@ -28,6 +28,9 @@ constexpr auto kVerdictDelay = std::chrono::milliseconds(200);
 // Over sockets: what the kernel holds cannot be overtaken. Through shared memory everything is offered at once: the peer chooses its lane
 // itself, and if it had to wait for the next turn here, the two ranks would reduce in turns and not at the same time.
 constexpr int kFramesPerTurn = 8;
+// Over sockets an operation that lasts longer is no small one any more. It is paid for by the wire or by a late rank, not by wake-ups; and
+// looking again would take the cores from the peers' stacks, and from whoever computes, after every frame of any lane.
+constexpr auto kShort = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -292,8 +295,10 @@ bool Progress::looks_again(base::TimePoint now) const {
   if (ports_.empty() || now - last_move_ > options_.spin) {
     return false;
   }
-  const bool shares = ports_[0].shm != nullptr || ports_[1].shm != nullptr;
-  return !lanes_[index(Lane::kUser)]->empty() || (shares && !(lanes_[0]->empty() && lanes_[1]->empty()));
+  if (ports_[0].shm != nullptr || ports_[1].shm != nullptr) {
+    return !idle_on_loop();
+  }
+  return lanes_[index(Lane::kUser)]->has_younger_than(now - kShort);
 }
 
 bool Progress::frames_waiting() const {
