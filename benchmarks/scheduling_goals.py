@@ -114,9 +114,12 @@ def tiny(rows: list[dict]) -> list[str]:
 def speed(rows: list[dict]) -> list[str]:
     lines = []
     if mine := [row for row in rows if row["case"] == "speed-paper"]:
-        slowest = max(row["decision_p99_s"] for row in mine)
-        what = f"paper's setting, 100 jobs, {len(mine)} seeds"
-        lines.append(judged(slowest < 0.020, f"{what}: p99 {slowest * 1e3:.1f} ms a slot, slowest run (20 ms)"))
+        tried: dict[int, list[float]] = defaultdict(list)
+        for row in mine:
+            tried[row["seed"]].append(row["decision_p99_s"])
+        slowest = max(statistics.median(times) for times in tried.values())
+        what = f"paper's setting, 100 jobs, {len(tried)} seeds, median of {max(map(len, tried.values()))} runs"
+        lines.append(judged(slowest < 0.020, f"{what}: p99 {slowest * 1e3:.1f} ms a slot, slowest seed (20 ms)"))
     for row in rows:
         if not row["case"].startswith("speed-") or row["case"] == "speed-paper":
             continue

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 WIDTH, HEIGHT = 460, 320
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 34, 46
+LEFT, RIGHT, TOP, BOTTOM = 62, 26, 34, 46
 COLOURS = {"slack": "#2563a8", "tight": "#b4481e"}
 NAMES = {"slack": "links are slack", "tight": "links bind"}
 PANELS = (

@@ -35,8 +35,8 @@ class Reading {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
+  using pointer = const char*;    // NOLINT(readability-identifier-naming): the standard's names
+  using reference = const char&;  // NOLINT(readability-identifier-naming)
 
   Reading(Reader& reader, std::size_t at) : reader_(&reader), at_(at) {}
   reference operator*() const { return reader_->text[at_]; }
