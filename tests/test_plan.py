@@ -64,6 +64,8 @@ def test_plan_names_what_is_wrong_with_a_profile(folder):
     assert "bad.json: layers[3].forward_s: " in broken(layers=layers)
     del layers[3]["forward_s"]
     assert "bad.json:1: layers[3].forward_s: is missing" in broken(layers=layers)
+    idle = [{**layer, "forward_s": 0, "backward_s": 0} for layer in good["layers"]]
+    assert "bad.json: layers: forward and backward of all layers take no time" in broken(layers=idle)
     assert "no layer owns the tensor" in broken(layers=good["layers"][:-1])
     (folder / "bad.json").write_text((folder / "p.json").read_text()[:5000])
     assert "bad.json" in refused("--profile", "bad.json", "--network", "10GbE")
@@ -74,6 +76,9 @@ def test_plan_names_what_is_wrong_with_its_options(folder):
     assert "above zero" in refused("--profile", "p.json", "--network", "0Gbps")
     assert "--network: network 'wet string' is unknown" in refused("--profile", "p.json", "--network", "wet string")
     assert "1000000 groups are more than the 390 blocks" in refused("--profile", "p.json", "--network", "10GbE", "--groups", "1000000")
+    for option in ("--groups", "--workers-per-host"):
+        for wrong in ("-1", "0", "1000000000000000000"):
+            assert option in refused("--profile", "p.json", "--network", "10GbE", f"{option}={wrong}")
     assert "--workers" in refused("--profile", "p.json", "--network", "10GbE", "--workers", "8,none")
     assert "give --network" in refused("--profile", "p.json")
     assert "either --profile or --model" in refused("--network", "10GbE")

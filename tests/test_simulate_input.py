@@ -65,6 +65,14 @@ def test_a_slot_to_dump_that_is_no_number_is_named(files, slot):
     assert f"'{slot}' is not a slot" in refused(*SMALL, "--dump-decision", slot, "dump.json")
 
 
+def test_a_command_after_dashes_is_for_run_and_profile_alone(files):
+    assert "takes no command after `--`" in refused(*SMALL, "--", "python3", "train.py")
+
+
+def test_rings_that_reserve_nothing_are_not_unlimited(files):
+    assert "0.0 rack crossings, nothing reserved" in maypole("simulate", *SMALL).stdout
+
+
 def test_options_that_the_cluster_makes_useless_are_refused(files):
     assert "cluster.yaml says it itself" in refused(*SMALL, "--gpus-per-server", "8")
     assert "--server-bandwidth" in refused(*SMALL, "--server-bandwidth", "1Gbps")

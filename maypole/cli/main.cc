@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto dashes = std::ranges::find(arguments, "--");
   std::vector<std::string> command(dashes, arguments.end());
+  const bool has_command = !command.empty();
   arguments.erase(dashes, arguments.end());
 
   CLI::App app("Maypole trains data-parallel jobs as fast as the links between their workers allow.", "maypole");
@@ -79,8 +80,13 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "maypole{}{}: {}\n", chosen.empty() ? "" : " ", chosen.empty() ? "" : chosen.front()->get_name(), error.what());
     return kWrongUse;
   }
+  const std::string chosen = app.get_subcommands().front()->get_name();
+  if (has_command && chosen != "run" && chosen != "profile") {
+    fmt::print(stderr, "maypole {}: takes no command after `--`: leave it out\n", chosen);
+    return kWrongUse;
+  }
   try {
-    return with_output(commands.at(app.get_subcommands().front()->get_name())());
+    return with_output(commands.at(chosen)());
   } catch (const std::system_error&) {  // fmt::print: a buffer that went over met the same full disk before the end
     return with_output(0);
   }

@@ -26,7 +26,8 @@ namespace maypole::cli {
 namespace {
 
 constexpr double kBytesPerGb = 1e9;
-constexpr std::size_t kMostWorkers = 1 << 20;
+constexpr int kMostWorkers = 1 << 20;
+constexpr int kMostGroups = 1'000'000;
 
 struct Written {
   std::string profile;
@@ -199,7 +200,9 @@ std::function<int()> add_plan(CLI::App& app) {
   command->add_option("--alpha", written->alpha, "Start-up time of a message, as 50us; default: the network's");
   command->add_option("--workers", written->workers, "Numbers of workers, separated by commas")->capture_default_str();
   command->add_option("--collective", written->collective, "ring, halving-doubling or hierarchical")->capture_default_str();
-  command->add_option("--workers-per-host", written->workers_per_host, "Workers that share a host")->capture_default_str();
+  command->add_option("--workers-per-host", written->workers_per_host, "Workers that share a host")
+      ->capture_default_str()
+      ->check(CLI::Range(1, kMostWorkers));
   command
       ->add_option("--contention", written->contention,
                    "Seconds of computing that a gigabyte on the link costs: moving it needs the processor")
@@ -210,7 +213,7 @@ std::function<int()> add_plan(CLI::App& app) {
       ->add_option("--check", written->check,
                    "Instead: what the simulator says of the run of a report, beside what it took; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--groups", written->groups, "So many even groups instead of the best fusion");
+  command->add_option("--groups", written->groups, "So many even groups instead of the best fusion")->check(CLI::Range(1, kMostGroups));
   CLI::Option* progress = command->add_option(
       "--progress", written->progress,
       "Write what the scheduler needs to know of this job, up to the most of --workers: `progress` of a job in an instance");

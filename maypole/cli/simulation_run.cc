@@ -114,8 +114,9 @@ std::string simulation_text(const SimulationRun& run, const UtilityBound& bound)
   line("utilisation", fmt::format("{:.1f} %, {:.1f} GPU-hours", 100 * m.utilisation, m.gpu_hours));
   line("per job", fmt::format("{:.2f} resizes, {:.2f} preemptions", m.resizes_per_job, m.preemptions_per_job));
   line("jobs with workers", fmt::format("{:.1f} % of those there", 100 * m.embedded_share));
+  const base::Bandwidth reserved{m.reserved_bytes_per_s_mean};
   line("links", fmt::format("{:.1f} rack crossings, {} reserved, mean of a slot", m.rack_crossings_mean,
-                            base::format_bandwidth({m.reserved_bytes_per_s_mean})));
+                            reserved.limited() ? base::format_bandwidth(reserved) : "nothing"));
   line("decisions", fmt::format("{} of {} slots, p50 {}, p99 {}, longest {}", m.decisions, run.simulation.num_slots,
                                 seconds(m.decision_p50_s), seconds(m.decision_p99_s), seconds(m.decision_max_s)));
   if (m.gap_mean) {

@@ -57,8 +57,8 @@ std::vector<std::string> sentences(const model::Profile& profile, const overlap:
   lines.push_back(fmt::format("{}, batch {}, {} in {} tensors, {} alone; {}", profile.model, profile.batch,
                               base::format_bytes(static_cast<double>(profile.bytes())), profile.tensors.size(),
                               base::format_seconds(alone_s(profile)), profile.modelled ? profile.source : "measured on " + profile.source));
-  lines.push_back(fmt::format("network {}: {}, {} by a {}", network.name,
-                              base::format_bandwidth({1 / network.between_hosts.beta_s_per_byte}),
+  const double beta = network.between_hosts.beta_s_per_byte;
+  lines.push_back(fmt::format("network {}: {}, {} by a {}", network.name, base::format_bandwidth({beta > 0 ? 1 / beta : 0}),
                               base::format_seconds(network.between_hosts.alpha_s) + " start-up", overlap::name_of(network.collective)));
   if (network.contention_s_per_byte > 0) {
     lines.push_back(fmt::format("moving a gigabyte costs {:.3g} s of computing", 1e9 * network.contention_s_per_byte));

@@ -50,6 +50,7 @@ TEST(WhatIf, SaysFromWhereOnMoreWorkersDoNotPay) {
   EXPECT_EQ(answer.enough_workers, std::optional<std::size_t>(1));
   EXPECT_THAT(what_if_text(answer, asked().profile, slow), ::testing::HasSubstr("beyond 1 workers"));
   slow.between_hosts = {0, 0};
+  EXPECT_THAT(what_if_text(answer, asked().profile, slow), ::testing::HasSubstr("unlimited"));
   EXPECT_EQ(what_if(asked().profile, slow, {.workers = {2}}).value().enough_workers, std::nullopt);
 }
 

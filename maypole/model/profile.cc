@@ -45,6 +45,9 @@ absl::Status check_profile(const Profile& profile) {
       }
     }
   }
+  if (!(profile.forward_s() + profile.backward_s() > 0)) {
+    return base::error(kInvalid, "layers: forward and backward of all layers take no time: nothing was measured");
+  }
   if (!is_duration(profile.update_s)) {
     return base::error(kInvalid, "update_s: the time is {}: it must be zero or above", profile.update_s);
   }

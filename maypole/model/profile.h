@@ -64,8 +64,8 @@ struct Profile {
   bool operator==(const Profile&) const = default;
 };
 
-/// Errors name the field (`layers[3].forward_s: ...`): a negative time, no layers, a tensor of a layer that is not there, or tensors
-/// whose layers do not ascend, which then are not in the order of first use.
+/// Errors name the field (`layers[3].forward_s: ...`): a negative time, no layers or layers that take no time at all, a tensor of a layer
+/// that is not there, or tensors whose layers do not ascend, which then are not in the order of first use.
 [[nodiscard]] absl::Status check_profile(const Profile& profile);
 
 }  // namespace maypole::model

@@ -65,7 +65,7 @@ const std::vector<Column>& columns() {
   return all;
 }
 
-/// Means of runs of samples, so that at most kPoints points remain; idle time between samples counts as `idle`.
+/// Means of runs of samples, so that at most kPoints points remain. Idle time has no samples: the line goes straight across it.
 template <typename Value>
 std::vector<std::pair<double, double>> thinned(const Simulation& simulation, const TimeUnit& unit, Value value) {
   std::vector<std::pair<double, double>> points;

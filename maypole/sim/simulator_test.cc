@@ -108,6 +108,9 @@ TEST(Simulator, GivesWhatIsWorkedOutByHand) {
   // Slots with jobs: 0 (a), 1 and 2 (a of a, b), 3 (b), 10, 11, 12 (c).
   EXPECT_DOUBLE_EQ(metrics.embedded_share, (1 + 0.5 + 0.5 + 1 + 3) / 7);
   EXPECT_EQ(metrics.preemptions, 0);
+  // a and b each meet 5/3 jobs on average, so a fair share holds one worker: 300 s for a, 60 s for b; c is alone, and wants one: 150 s.
+  EXPECT_DOUBLE_EQ(*metrics.fairness_mean, (150 / 300.0 + 210 / 60.0 + 150 / 150.0) / 3);
+  EXPECT_DOUBLE_EQ(*metrics.fairness_max, 3.5);
 }
 
 TEST(Simulator, SkippingUnchangedSlotsChangesNothingButTheNumberOfQuestions) {

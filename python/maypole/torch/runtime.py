@@ -74,7 +74,7 @@ def init(backend=None, timeout=None):
 
     backend: "native" (our ring; the default) or "c10d" (a torch process group, made here if there is none).
     timeout: seconds for which a live but busy peer may keep this rank waiting (default MAYPOLE_TIMEOUT, or 30 minutes).
-    MAYPOLE_BACKEND and MAYPOLE_TIMEOUT, which `maypole run` sets, override what a script says. A second call changes nothing.
+    MAYPOLE_BACKEND, which `maypole run --backend` sets, overrides what a script says. A second call changes nothing.
     """
     global _runtime
     if _runtime is not None:
