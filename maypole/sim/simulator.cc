@@ -24,13 +24,18 @@ constexpr std::int64_t kSlotsBetweenReports = 64;
 // A run remembers each slot, so it may not have any number of them: this many are 19 years of minutes.
 constexpr std::int64_t kMostSlots = 10'000'000;
 
-/// Slots after which an open run ends in any case: all arrivals, then four times what the jobs would take one after the other.
+/// Slots after which an open run ends in any case: all arrivals, then four times what the jobs would take one after the other, and all
+/// the time for which they may wait for few racks.
 std::int64_t last_slot(const model::Instance& instance) {
   if (instance.slots > 0) {
     return instance.slots;
   }
   const double last_arrival_s = instance.jobs.empty() ? 0 : instance.jobs.back().arrival_s;
-  const double slots = (last_arrival_s + 4 * offered_load(instance).alone_s) / instance.slot_s;
+  double patience_s = 0;
+  for (const model::Job& job : instance.jobs) {
+    patience_s += job.max_racks > 0 ? job.max_racks_s : 0;
+  }
+  const double slots = (last_arrival_s + 4 * offered_load(instance).alone_s + patience_s) / instance.slot_s;
   return static_cast<std::int64_t>(std::min(slots, 1e15)) + 2 * kStuckDecisions;
 }
 
@@ -174,8 +179,17 @@ class Run {
     }
   }
 
+  /// Whether a job may come to span more racks by waiting on: then slots without placement do not last for ever.
+  [[nodiscard]] bool a_rack_limit_ends() const {
+    const double start_s = static_cast<double>(result_.slots.back().slot) * instance_.slot_s;
+    return std::ranges::any_of(controller_.active(), [&](JobId id) {
+      const sched::JobRecord& record = controller_.record(id);
+      return record.job.max_racks > 0 && start_s - record.last_ran_s < record.job.max_racks_s;
+    });
+  }
+
   bool stuck() {
-    if (without_placement_ < kStuckDecisions || instance_.slots > 0 || next_job_ < instance_.jobs.size()) {
+    if (without_placement_ < kStuckDecisions || instance_.slots > 0 || next_job_ < instance_.jobs.size() || a_rack_limit_ends()) {
       return false;
     }
     result_.stopped = fmt::format("{} jobs never get workers from {}, '{}' the first of them", controller_.active().size(), result_.policy,

@@ -174,6 +174,31 @@ TEST(Simulator, APolicyThatNeverServesTheLastJobsIsStopped) {
   EXPECT_EQ(metrics_of(result, instance).jobs_finished, 2);
 }
 
+/// Serves a job once its limit of racks has ended, however long that takes.
+class Patient final : public sched::Policy {
+ public:
+  [[nodiscard]] std::string name() const override { return "patient"; }
+  [[nodiscard]] sched::Decision decide(const sched::SlotProblem& problem, base::Rng& rng) override {
+    sched::SlotProblem allowed = problem;
+    std::erase_if(allowed.jobs,
+                  [](const sched::ActiveJob& active) { return !active.running() && active.waiting_s < active.job->max_racks_s; });
+    return OneQueue().decide(allowed, rng);
+  }
+};
+
+TEST(Simulator, AJobThatWaitsForItsRackLimitToEndIsNotGivenUp) {
+  model::Instance instance = by_hand();
+  instance.jobs.resize(1);
+  instance.jobs[0].max_racks = 1;
+  instance.jobs[0].max_racks_s = 1500 * 60;
+  const base::ManualClock clock;
+  const auto result = simulate(instance, std::make_unique<Patient>(), {}, clock);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->stopped, "");
+  EXPECT_DOUBLE_EQ(result->jobs[0].started_s.value_or(-1), 1500 * 60);
+  EXPECT_DOUBLE_EQ(result->jobs[0].ended_s.value_or(-1), 1500 * 60 + 150);
+}
+
 TEST(Simulator, JobsOutOfOrderAreRefused) {
   model::Instance instance = by_hand();
   std::swap(instance.jobs[0], instance.jobs[1]);
