@@ -15,6 +15,8 @@ namespace {
 
 using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+// More workers than this are a mistake, and policies keep tables over a job's workers.
+constexpr int kMostWorkers = 100'000;
 
 bool finite_positive(double value) { return value > 0 && std::isfinite(value); }
 bool finite_not_negative(double value) { return value >= 0 && std::isfinite(value); }
@@ -190,6 +192,9 @@ absl::Status check_job(const Job& job, const Cluster& cluster) {
   if (job.min_workers < 1 || job.workers < job.min_workers || job.max_workers < job.workers) {
     return error(kInvalid, "job '{}' has min_workers {}, workers {}, max_workers {}: give 1 <= min_workers <= workers <= max_workers",
                  job.id, job.min_workers, job.workers, job.max_workers);
+  }
+  if (job.max_workers > kMostWorkers) {
+    return error(kInvalid, "job '{}' has max_workers {}: give at most {}", job.id, job.max_workers, kMostWorkers);
   }
   if (job.demand.size() != cluster.num_resources()) {
     return error(kInvalid, "job '{}' names {} resources, the cluster has {}", job.id, job.demand.size(), cluster.num_resources());

@@ -112,6 +112,7 @@ TEST(JobTest, RefusesWrongFieldsByName) {
   EXPECT_THAT(after([](Job& j) { j.min_workers = 0; }), FailsWith("job 'a' has min_workers 0, workers 2, max_workers 4"));
   EXPECT_THAT(after([](Job& j) { j.min_workers = 3; }), FailsWith("give 1 <= min_workers <= workers <= max_workers"));
   EXPECT_THAT(after([](Job& j) { j.max_workers = 1; }), FailsWith("job 'a' has min_workers 1, workers 2, max_workers 1"));
+  EXPECT_THAT(after([](Job& j) { j.max_workers = 2'000'000'000; }), FailsWith("job 'a' has max_workers 2000000000: give at most 100000"));
   EXPECT_THAT(after([](Job& j) { j.demand = Amounts(1, 1); }), FailsWith("job 'a' names 1 resources, the cluster has 2"));
   EXPECT_THAT(after([](Job& j) { j.demand = Amounts(2, 0); }), FailsWith("job 'a' needs nothing per worker"));
 }
