@@ -29,6 +29,8 @@ def all_reduce(value, op="average"):
     if value.is_complex():
         all_reduce(torch.view_as_real(value.detach()), op)
         return value
+    if value.is_floating_point() and value.dtype not in REDUCIBLE:
+        raise UsageError(f"all_reduce does not know {value.dtype}; convert to float32 first")
     if not value.is_floating_point() and op == "average":
         raise UsageError(f"all_reduce: the average of {value.dtype} is not {value.dtype}; convert to float first or use op='sum'")
     if runtime.size() == 1:

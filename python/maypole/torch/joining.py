@@ -50,13 +50,14 @@ def join(optimizer):
 
 def _speak(word, first=0.0, second=0.0):
     # [ranks that train, sum of their words, sums of their details]
-    message = torch.tensor([1.0, float(word), first, second], dtype=torch.float64)
-    return runtime.transport().all_reduce(message, False)
+    transport = runtime.transport()
+    return transport.all_reduce(torch.tensor([1.0, float(word), first, second], dtype=torch.float64, device=transport.device), False)
 
 
 def _listen():
-    message = torch.zeros(4, dtype=torch.float64)
-    runtime.transport().all_reduce(message, False).wait()
+    transport = runtime.transport()
+    message = torch.zeros(4, dtype=torch.float64, device=transport.device)
+    transport.all_reduce(message, False).wait()
     training, *sums = message.tolist()
     if training == 0:
         return None

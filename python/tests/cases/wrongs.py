@@ -102,5 +102,7 @@ def wrong_collectives_say_what_to_do(job: Job):
         maypole.all_reduce(1.0, op="max")
     with expect_error("float"):
         maypole.all_reduce(torch.tensor([1]))
+    with expect_error("float8_e4m3fn", "float32"):
+        maypole.all_reduce(torch.ones(1).to(torch.float8_e4m3fn), op="sum")
     with expect_error("root 7"):
         maypole.broadcast(torch.zeros(1), root=7)
