@@ -73,6 +73,22 @@ def test_rings_that_reserve_nothing_are_not_unlimited(files):
     assert "0.0 rack crossings, nothing reserved" in maypole("simulate", *SMALL).stdout
 
 
+def test_a_utility_of_the_command_line_stands_in_place_of_the_files(files):
+    def utility(*arguments: str) -> float:
+        done = maypole("simulate", *SMALL, "--policy", "fifo", "--json", *arguments)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["total_utility"]
+
+    assert utility() == pytest.approx(600)
+    assert utility("--utility", "sqrt") == pytest.approx(600**0.5)
+    assert utility("--utility", "{kind: sigmoid, sensitivity: 1, expected: 600}") == pytest.approx(0.5)
+    # 600 worker-seconds by two workers: one minute of five is on time.
+    assert utility("--utility", "{kind: deadline, deadline_s: 1min}") == pytest.approx(0.2)
+    assert "--utility: kind: there is no kind 'cube'" in refused(*SMALL, "--utility", "cube")
+    assert "--utility: sensitivity: is missing" in refused(*SMALL, "--utility", "sigmoid")
+    assert "'energy' is none of the paper's" in refused("--workload", "paper", "--utility", "energy")
+
+
 def test_options_that_the_cluster_makes_useless_are_refused(files):
     assert "cluster.yaml says it itself" in refused(*SMALL, "--gpus-per-server", "8")
     assert "--server-bandwidth" in refused(*SMALL, "--server-bandwidth", "1Gbps")

@@ -5,6 +5,7 @@
 #include "maypole/base/units.h"
 #include "maypole/formats/cluster_file.h"
 #include "maypole/formats/instance_json.h"
+#include "maypole/formats/job_file.h"
 #include "maypole/formats/number.h"
 #include "maypole/formats/workload.h"
 #include "maypole/sim/paper_cluster.h"
@@ -39,14 +40,18 @@ absl::StatusOr<double> slot_seconds(const ScenarioFlags& flags) {
   return base::to_seconds(*slot);
 }
 
-std::optional<model::UtilityKind> utility_named(const std::string& name) {
+/// The utility of the paper's jobs, whose sigmoid has parameters of its own; none where the option is not given.
+absl::StatusOr<std::optional<model::UtilityKind>> paper_utility(const std::string& name) {
   using enum model::UtilityKind;
+  if (name.empty()) {
+    return std::nullopt;
+  }
   for (const model::UtilityKind kind : {kSqrt, kLog, kLinear, kSigmoid}) {
     if (model::name_of(kind) == name) {
       return kind;
     }
   }
-  return std::nullopt;
+  return base::error(absl::StatusCode::kInvalidArgument, "--utility: '{}' is none of the paper's: give sqrt, log, linear or sigmoid", name);
 }
 
 absl::StatusOr<base::Bandwidth> bandwidth(const char* flag, const std::string& text) {
@@ -113,17 +118,16 @@ absl::StatusOr<std::vector<model::Job>> read_jobs(const ScenarioFlags& flags, do
   options.measured = flags.measured;
   options.most_jobs = static_cast<std::size_t>(flags.jobs);
   if (!flags.utility.empty()) {
-    if (flags.utility == "sigmoid") {
-      return base::error(absl::StatusCode::kInvalidArgument, "--utility: a sigmoid needs parameters that {} does not have", flags.workload);
-    }
-    options.utility = model::Utility{.kind = *utility_named(flags.utility)};
+    MAYPOLE_ASSIGN_OR_RETURN(const formats::WeightedUtility given, formats::parse_utility(flags.utility));
+    options.utility = given.utility;
+    options.weight = given.weight;
   }
   MAYPOLE_ASSIGN_OR_RETURN(formats::Workload workload, formats::read_workload(flags.workload, options, cluster));
   notes.push_back(std::move(workload.filling));
   return std::move(workload.jobs);
 }
 
-std::vector<model::Job> paper_jobs(const ScenarioFlags& flags, double slot_s, const model::Cluster& cluster) {
+absl::StatusOr<std::vector<model::Job>> paper_jobs(const ScenarioFlags& flags, double slot_s, const model::Cluster& cluster) {
   sim::PaperWorkloadOptions options;
   options.contended = flags.workload == "paper-contended";
   options.slot_s = slot_s;
@@ -133,7 +137,7 @@ std::vector<model::Job> paper_jobs(const ScenarioFlags& flags, double slot_s, co
   if (!flags.budget.empty()) {
     options.budget = flags.budget == "iterations" ? sim::BudgetReading::kIterations : sim::BudgetReading::kWorkerSlots;
   }
-  options.utility = utility_named(flags.utility);
+  MAYPOLE_ASSIGN_OR_RETURN(options.utility, paper_utility(flags.utility));
   base::Rng rng(flags.seed.value_or(kDefaultSeed), "workload");
   return sim::paper_workload(options, cluster, rng);
 }
@@ -220,8 +224,9 @@ void add_scenario_options(CLI::App& app, ScenarioFlags& flags) {
       ->check(any_seed());
   app.add_option("--budget", flags.budget, "paper: what a job's budget counts; default: worker-slots, contended iterations")
       ->check(CLI::IsMember({"worker-slots", "iterations"}));
-  app.add_option("--utility", flags.utility, "Utility of every job, in place of the workload's own")
-      ->check(CLI::IsMember({"sqrt", "log", "linear", "sigmoid"}));
+  app.add_option("--utility", flags.utility,
+                 "Utility of every job, in place of the workload's own: sqrt, log, linear, or `{kind: sigmoid, sensitivity: 0.5, expected: "
+                 "300}` and the like");
   CLI::Option* elastic = app.add_flag("--elastic", flags.elastic, "Jobs of a trace may have 1 to 2 times their workers");
   app.add_flag("--rigid", flags.rigid, "Jobs of a trace have their workers or none (the default)")->excludes(elastic);
   app.add_option("--gpus-per-server", flags.gpus_per_server, "For topologies that do not say it")->check(amount());
@@ -241,7 +246,7 @@ absl::StatusOr<Scenario> make_scenario(const ScenarioFlags& flags) {
   int slots = flags.slots;
   if (is_paper(flags.workload)) {
     MAYPOLE_RETURN_IF_ERROR(for_paper_only(flags, cluster));
-    jobs = paper_jobs(flags, slot_s, cluster);
+    MAYPOLE_ASSIGN_OR_RETURN(jobs, paper_jobs(flags, slot_s, cluster));
     slots = slots >= 0 ? slots : sim::kPaperSlots;
   } else {
     MAYPOLE_ASSIGN_OR_RETURN(jobs, read_jobs(flags, slot_s, cluster, notes));

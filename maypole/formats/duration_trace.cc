@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 #include <span>
 
 namespace maypole::formats {
@@ -61,9 +63,9 @@ double seconds_of_timestamp(const CsvRow& row, std::string_view column) {
 Trace read_duration_trace(const CsvTable& table, WorkloadFormat format, const WorkloadOptions& options, const model::Cluster& cluster,
                           Problems& problems) {
   const Columns columns = columns_of(format);
-  const bool deadlines = table.column("deadline").has_value();
   Trace trace;
   trace.name = columns.name;
+  trace.own_deadlines = table.column("deadline").has_value() && options.utility && options.utility->kind == model::UtilityKind::kDeadline;
   trace.jobs.reserve(table.rows.size());
   for (std::size_t i = 0; i < table.rows.size() && problems.ok(); ++i) {
     const CsvRow row(table, i, problems);
@@ -82,14 +84,13 @@ Trace read_duration_trace(const CsvTable& table, WorkloadFormat format, const Wo
     job.progress.zeta = options.slot_s;
     if (options.elastic) {
       job.min_workers = 1;
-      job.max_workers = 2 * job.workers;
+      job.max_workers = static_cast<int>(std::min<std::int64_t>(std::int64_t{2} * job.workers, std::numeric_limits<int>::max()));
       job.progress.kind = model::ProgressKind::kPower;
       job.progress.reference = job.workers;
       job.progress.exponent = kElasticExponent;
       job.progress.resize_s = kElasticResizeS;
     }
-    const bool asks_deadline = options.utility && options.utility->kind == model::UtilityKind::kDeadline;
-    if (asks_deadline && deadlines) {
+    if (trace.own_deadlines) {
       job.utility.deadline_s = row.positive("deadline");
     }
     set_worth(options, job);

@@ -6,6 +6,7 @@
 #include "maypole/formats/number.h"
 #include "maypole/formats/text_file.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace maypole::formats {
@@ -167,11 +168,17 @@ absl::StatusOr<RackLimit> parse_rack_limit(std::string_view text) {
 
 absl::StatusOr<WeightedUtility> parse_utility(std::string_view text) {
   const bool bare = text.find('{') == std::string_view::npos;
-  MAYPOLE_ASSIGN_OR_RETURN(Node node, parse_yaml(bare ? fmt::format("{{kind: {}}}", text) : std::string(text), "utility"));
+  constexpr std::string_view kOption = "--utility";
+  MAYPOLE_ASSIGN_OR_RETURN(Node node, parse_yaml(bare ? fmt::format("{{kind: {}}}", text) : std::string(text), kOption));
+  bool deadline = false;
   for (Field& field : node.fields) {
     field.value.line = 0;  // an option of the command line has no lines
+    deadline = deadline || (field.name == "kind" && field.value.text == name_of(model::UtilityKind::kDeadline));
   }
-  Problems problems("utility");
+  if (deadline && std::ranges::find(node.fields, "work", &Field::name) == node.fields.end()) {
+    node.fields.push_back({"work", {.kind = Node::Kind::kPlain, .line = 0, .text = "1", .items = {}, .fields = {}}});
+  }
+  Problems problems{std::string(kOption)};
   WeightedUtility read;
   read.utility = read_utility(Value(&node, 0, "", &problems), &read.weight);
   MAYPOLE_RETURN_IF_ERROR(problems.status());

@@ -44,7 +44,8 @@ struct RackLimit {
 };
 [[nodiscard]] absl::StatusOr<RackLimit> parse_rack_limit(std::string_view text);
 
-/// `sqrt`, or with parameters `{kind: sigmoid, sensitivity: 0.5, expected: 300}`; `weight` as in job.yaml.
+/// What an option `--utility` holds: `sqrt`, or with parameters `{kind: sigmoid, sensitivity: 0.5, expected: 300}`; `weight` as in
+/// job.yaml. The `work` of a deadline may be left out; it is 1 then.
 struct WeightedUtility {
   model::Utility utility;
   double weight = 1;

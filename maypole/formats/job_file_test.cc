@@ -136,7 +136,8 @@ TEST(JobFileTest, AUtilityCanBeAWordOrAMap) {
   ASSERT_TRUE(sigmoid.ok()) << sigmoid.status();
   EXPECT_EQ(sigmoid->utility.sensitivity, 0.5);
   EXPECT_EQ(sigmoid->weight, 2);
-  EXPECT_THAT(parse_utility("cube"), FailsWith("utility: kind: there is no kind 'cube'"));
+  EXPECT_EQ(parse_utility("{kind: deadline, deadline_s: 2h}")->utility.deadline_s, 7200) << "its work is the job's";
+  EXPECT_THAT(parse_utility("cube"), FailsWith("--utility: kind: there is no kind 'cube'"));
   EXPECT_THAT(parse_utility("sigmoid"), FailsWith("sensitivity: is missing"));
 }
 

@@ -11,21 +11,19 @@ namespace maypole::formats {
 
 namespace {
 
-// The row's utility; parameters, which no column holds, come from the options where they are of the same kind.
+// What the options say, else the row.
 model::Utility utility_of(const CsvRow& row, const WorkloadOptions& options, double work) {
   const std::string& name = row.text("utility");
-  model::Utility utility = options.utility.value_or(model::Utility{.kind = model::UtilityKind::kLinear});
-  if (!name.empty() && name != name_of(utility.kind)) {
-    utility = {};
-    const std::optional<model::UtilityKind> kind = utility_kind(name);
-    if (!kind) {
-      row.problem("utility", fmt::format("there is no kind '{}': give one of {}", name, utility_kinds()));
-      return utility;
-    }
-    utility.kind = *kind;
-    if (*kind == model::UtilityKind::kEnergy || *kind == model::UtilityKind::kSigmoid || *kind == model::UtilityKind::kDeadline) {
-      row.problem("utility", fmt::format("'{}' has parameters, which no column holds: give them with --utility, or use --instance", name));
-    }
+  const std::optional<model::UtilityKind> kind = name.empty() ? model::UtilityKind::kLinear : utility_kind(name);
+  if (!kind) {
+    row.problem("utility", fmt::format("there is no kind '{}': give one of {}", name, utility_kinds()));
+    return {};
+  }
+  model::Utility utility = options.utility.value_or(model::Utility{.kind = *kind});
+  if (!options.utility &&
+      (*kind == model::UtilityKind::kEnergy || *kind == model::UtilityKind::kSigmoid || *kind == model::UtilityKind::kDeadline)) {
+    row.problem("utility",
+                fmt::format("'{}' has parameters, which no column holds: give it with them as --utility, or use an instance", name));
   }
   if (utility.kind == model::UtilityKind::kDeadline) {
     utility.work = work;

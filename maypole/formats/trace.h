@@ -26,6 +26,7 @@ struct Trace {
   std::string name;                  // for people: `Microsoft ITP`
   std::vector<std::string> filling;  // sentences without a full stop
   bool from_first_arrival = true;    // times are to be counted from there
+  bool own_deadlines = false;        // the utilities' deadlines are times of the trace, too
 };
 
 /// The columns that each format must have; the first format whose mark they are is taken.

@@ -107,7 +107,9 @@ void order(Trace& trace) {
   if (trace.from_first_arrival && first != 0) {
     for (TracedJob& traced : trace.jobs) {
       traced.job.arrival_s -= first;
-      traced.job.utility.deadline_s = std::max(0.0, traced.job.utility.deadline_s - first);
+      if (trace.own_deadlines) {
+        traced.job.utility.deadline_s = std::max(0.0, traced.job.utility.deadline_s - first);
+      }
     }
     trace.filling.push_back(fmt::format("times count from the first arrival ({} in the file)", first));
   }

@@ -23,9 +23,11 @@ struct WorkloadOptions {
   /// names its own range; its speed then follows the same law around `workers`. Otherwise: that count or nothing (our CSV: linear).
   bool elastic = false;
   double slot_s = 60;
-  /// What a job is worth; none: linear. A deadline's `work`, and its `deadline_s` where the trace has one, are the job's own.
+  /// What a job is worth, whatever the file says; none: as the file says, or linear. A deadline's `work`, and its `deadline_s` where the
+  /// trace has one, are the job's own.
   std::optional<model::Utility> utility = {};
-  /// Traces: what a finished job is worth, whatever its length (the utility is divided by its value at the job's work).
+  /// Traces: what a finished job is worth, whatever its length (the utility is divided by its value at the job's work). Our CSV: the
+  /// weight where that column is empty.
   double weight = 1;
   /// Only the first so many by arrival; 0: all.
   std::size_t most_jobs = 0;

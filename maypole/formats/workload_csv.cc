@@ -38,8 +38,18 @@ double worker_seconds(const model::Job& job, double gpus_per_worker, double gpus
   return *job.work / progress.per_slot({job.workers, servers, job.edge_bandwidth}, slot_s) * slot_s * job.workers;
 }
 
-// Counts what a job loses, by the sentence that says it.
-void count_losses(const model::Job& job, const model::Cluster& cluster, std::map<std::string, int>& losses) {
+// What a unit of utility weighs when work counts in worker-seconds: a finished job stays worth what it was.
+double weight_for(const model::Job& job, std::optional<double> work) {
+  if (work == job.work) {
+    return job.weight;
+  }
+  const double now = job.utility.value(*work);
+  return now > 0 ? job.value(*job.work) / now : job.weight;
+}
+
+// Counts what a job loses, by the sentence that says it. `work`: in worker-seconds.
+void count_losses(const model::Job& job, std::optional<double> work, const model::Cluster& cluster, double slot_s,
+                  std::map<std::string, int>& losses) {
   for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
     const model::ResourceId resource = model::ResourceId::from_index(i);
     if (resource != cluster.accelerator() && job.demand[resource] > 0) {
@@ -47,8 +57,16 @@ void count_losses(const model::Job& job, const model::Cluster& cluster, std::map
     }
   }
   const UtilityKind kind = job.utility.kind;
-  if (kind == UtilityKind::kEnergy || kind == UtilityKind::kSigmoid || kind == UtilityKind::kDeadline) {
-    ++losses[fmt::format("the parameters of the utility {} (a reader gives them by --utility)", name_of(kind))];
+  const bool has_parameters = kind == UtilityKind::kEnergy || kind == UtilityKind::kSigmoid || kind == UtilityKind::kDeadline;
+  if (has_parameters) {
+    ++losses[fmt::format("the parameters of the utility {} (a reader gives utility and parameters by --utility)", name_of(kind))];
+  }
+  if (work != job.work && !has_parameters && kind != UtilityKind::kLinear) {
+    ++losses[fmt::format("what progress on the way is worth by the utility {}, as its unit changes (a finished job is worth the same)",
+                         name_of(kind))];
+  }
+  if (!job.work && job.progress.kind == ProgressKind::kConstant && job.progress.zeta != slot_s) {
+    ++losses["the progress of a worker, as there is no work to count it by (a reader takes a second of work a second)"];
   }
   if (job.budget) {
     ++losses["the budget"];
@@ -78,12 +96,12 @@ absl::StatusOr<WorkloadCsv> workload_csv(std::span<const model::Job> jobs, const
       return base::error(absl::StatusCode::kInvalidArgument, "job '{}' needs no {}: the column gpus_per_worker cannot hold that", job.id,
                          cluster.resource(cluster.accelerator()));
     }
-    csv.text +=
-        fmt::format("{},{},{},{},{},{},{},{},{},{}\n", csv_field(job.id), format_number(job.arrival_s), job.min_workers, job.workers,
-                    job.max_workers, format_number(gpus), job.work ? format_number(worker_seconds(job, gpus, gpus_per_server, slot_s)) : "",
-                    job.edge_bandwidth.limited() ? format_number(job.edge_bandwidth.bytes_per_second) : "", name_of(job.utility.kind),
-                    format_number(job.weight));
-    count_losses(job, cluster, losses);
+    const std::optional<double> work = job.work ? std::optional(worker_seconds(job, gpus, gpus_per_server, slot_s)) : std::nullopt;
+    csv.text += fmt::format("{},{},{},{},{},{},{},{},{},{}\n", csv_field(job.id), format_number(job.arrival_s), job.min_workers,
+                            job.workers, job.max_workers, format_number(gpus), work ? format_number(*work) : "",
+                            job.edge_bandwidth.limited() ? format_number(job.edge_bandwidth.bytes_per_second) : "",
+                            name_of(job.utility.kind), format_number(weight_for(job, work)));
+    count_losses(job, work, cluster, slot_s, losses);
   }
   for (const auto& [what, count] : losses) {
     csv.lost.push_back(fmt::format("{} of {} jobs", what, count));

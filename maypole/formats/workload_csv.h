@@ -20,7 +20,8 @@ struct WorkloadCsv {
 };
 
 /// `slot_s` is that of the progress models. Work becomes worker-seconds at `workers` workers; where speed depends on placement, on as few
-/// servers as they need. Errors: jobs that need none of the cluster's accelerator.
+/// servers as they need; weights change with its unit, so that a finished job is worth what it was. Errors: jobs that need none of the
+/// cluster's accelerator.
 [[nodiscard]] absl::StatusOr<WorkloadCsv> workload_csv(std::span<const model::Job> jobs, const model::Cluster& cluster, double slot_s);
 
 }  // namespace maypole::formats

@@ -76,7 +76,10 @@ TEST(WorkloadCsvTest, WhatTheColumnsCannotHoldIsSaid) {
   const auto written = workload_csv(std::vector{job, job}, cluster, 60);
   ASSERT_TRUE(written.ok()) << written.status();
   EXPECT_THAT(written->lost, ElementsAre("the budget of 2 jobs", "the cpu per worker of 2 jobs", "the limit of racks of 2 jobs",
-                                         "the parameters of the utility sigmoid (a reader gives them by --utility) of 2 jobs"));
+                                         "the parameters of the utility sigmoid (a reader gives utility and parameters by --utility) of 2 "
+                                         "jobs",
+                                         "the progress of a worker, as there is no work to count it by (a reader takes a second of work a "
+                                         "second) of 2 jobs"));
   job.demand[model::ResourceId(0)] = 0;
   EXPECT_THAT(workload_csv(std::vector{job}, cluster, 60), FailsWith("job 'a' needs no gpu: the column gpus_per_worker cannot hold that"));
 }
@@ -95,6 +98,21 @@ TEST(WorkloadCsvTest, MeasuredSpeedsBecomeWorkerSecondsAtTheJobsOwnCount) {
   const auto after = parse_workload(written->text, "w.csv", {}, cluster);
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_THAT(*after->jobs[0].work / after->jobs[0].progress.per_slot({8, 2, {}}, 60), DoubleEq(6000 / 15.0 / 60)) << "as many slots";
+  EXPECT_THAT(after->jobs[0].value(*after->jobs[0].work), DoubleEq(job.value(6000))) << "and worth the same at its end";
+}
+
+TEST(WorkloadCsvTest, JobsOfPolluxStayWorthTheSameWhenTheyAreFinished) {
+  MAYPOLE_NEED_TRACE("pollux-osdi21/workloads/workload-1.csv");
+  const model::Cluster cluster = plain_cluster(16, 4);
+  const auto before = read_workload(traces() + "/pollux-osdi21/workloads/workload-1.csv", {}, cluster);
+  ASSERT_TRUE(before.ok()) << before.status();
+  const auto written = workload_csv(before->jobs, cluster, 60);
+  ASSERT_TRUE(written.ok()) << written.status();
+  const auto after = parse_workload(written->text, "w.csv", {}, cluster);
+  ASSERT_TRUE(after.ok()) << after.status();
+  for (const model::Job& job : after->jobs) {
+    EXPECT_NEAR(job.value(*job.work), 1, 1e-9) << job.id;
+  }
 }
 
 TEST(WorkloadCsvTest, AWholeRealTraceSurvives) {

@@ -71,6 +71,32 @@ TEST(WorkloadTest, AJobMayHaveAProgressModelInAFileOfItsOwn) {
   EXPECT_THAT(with("none.json"), FailsWith(fmt::format("w.csv:2: progress: {}/none.json: cannot be opened", folder)));
 }
 
+TEST(WorkloadTest, AUtilityGivenByOptionStandsInPlaceOfTheColumn) {
+  const std::string rows = "a,0,1,1,1,1,3600,,sigmoid,3\nb,0,1,1,1,1,60,,linear,\n";
+  const model::Utility sigmoid{.kind = model::UtilityKind::kSigmoid, .sensitivity = 0.5, .expected = 10};
+  const auto workload = ours(rows, {.utility = sigmoid, .weight = 7});
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  EXPECT_EQ(workload->jobs[0].utility, sigmoid);
+  EXPECT_EQ(workload->jobs[1].utility, sigmoid);
+  EXPECT_EQ(workload->jobs[0].weight, 3);
+  EXPECT_EQ(workload->jobs[1].weight, 7);
+  EXPECT_THAT(ours("a,0,1,1,1,1,1,,cube,\n", {.utility = sigmoid}), FailsWith("w.csv:2: utility: there is no kind 'cube'"));
+  const auto deadline = ours(rows, {.utility = model::Utility{.kind = model::UtilityKind::kDeadline, .deadline_s = 100, .work = 1}});
+  ASSERT_TRUE(deadline.ok()) << deadline.status();
+  EXPECT_EQ(deadline->jobs[0].utility.work, 3600);
+}
+
+TEST(WorkloadTest, ADeadlineOfAnOptionCountsFromTheFirstArrivalAndOneOfTheTraceInItsOwnTime) {
+  const model::Utility deadline{.kind = model::UtilityKind::kDeadline, .deadline_s = 500, .work = 1};
+  const auto by_option = itp("a,1000,3600,4\n", {.utility = deadline});
+  ASSERT_TRUE(by_option.ok()) << by_option.status();
+  EXPECT_EQ(by_option->jobs[0].utility.deadline_s, 500);
+  const auto by_trace = parse_workload("job_id,submission_time,duration,num_gpu,deadline\na,1000,3600,4,1700\n", "itp.csv",
+                                       {.utility = deadline}, plain_cluster(4));
+  ASSERT_TRUE(by_trace.ok()) << by_trace.status();
+  EXPECT_EQ(by_trace->jobs[0].utility.deadline_s, 700);
+}
+
 TEST(WorkloadTest, TakesWhatSpreadsheetsMakeOfAFile) {
   const std::string quoted = "\xEF\xBB\xBF\"job_id\", submission_time ,duration,num_gpu\r\n\r\n\"a, \"\"the\"\" job\",5, 60 ,1\r\n";
   const auto workload = parse_workload(quoted, "itp.csv", {}, plain_cluster(1));
@@ -177,6 +203,7 @@ TEST(WorkloadTest, TimesInMillisecondsAreNoticed) {
   EXPECT_THAT(itp("a,0,0,1\n"), FailsWith("itp.csv:2: duration: '0' is not a finite number above 0"));
   EXPECT_THAT(itp("a,0,-5,1\n"), FailsWith("itp.csv:2: duration: '-5' is not a finite number above 0"));
   EXPECT_THAT(itp("a,0,,1\n"), FailsWith("itp.csv:2: duration: '' is not a finite number above 0"));
+  EXPECT_THAT(itp("a,0,5,2e9\n", {.elastic = true}), FailsWith("itp.csv:2: job 'a' has max_workers 2147483647: give at most 100000"));
   EXPECT_THAT(itp("a,0,5,3e9\n"), FailsWith("itp.csv:2: num_gpu: '3e9' is not a whole number of at least 1"));
   EXPECT_THAT(itp("a,0,5,0\n"), FailsWith("itp.csv:2: num_gpu: '0' is not a whole number of at least 1"));
 }
