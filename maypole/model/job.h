@@ -65,9 +65,9 @@ struct Instance {
 };
 
 /// Checks one job by itself and against the cluster, errors naming job, field and remedy: empty id, workers not 1 <= min <= workers <=
-/// max <= 100,000, demands negative or all 0, negative bandwidth, work or budget not positive, weight negative, parameters of utility and progress
-/// out of range, and a job that can never fit: one worker larger than every server, min_workers more than the whole empty cluster holds
-/// (both numbers in the sentence).
+/// max <= 100,000, demands negative or all 0, negative bandwidth, work or budget not positive, weight negative, parameters of utility and
+/// progress out of range, and a job that can never fit: one worker larger than every server, min_workers more than the whole empty cluster
+/// holds (both numbers in the sentence).
 [[nodiscard]] absl::Status check_job(const Job& job, const Cluster& cluster);
 /// check_job for all, duplicate ids, slot length and horizon.
 [[nodiscard]] absl::Status check_instance(const Instance& instance);
