@@ -140,7 +140,7 @@ def test_a_report_stands_alone_and_shows_every_policy(files):
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["gadget", "fifo", "las:topology"]
     page = (files / "report.html").read_text()
-    assert "<title>paper-contended: gadget,fifo,las:topology</title>" in page  # on the paper's cluster, which nobody suggested
+    assert "<title>paper-contended on the paper's cluster: gadget, fifo, las:topology</title>" in page
     assert page.count("<svg") == 3 + 3  # utility, completion, utilisation; a Gantt chart each
     assert not re.search(r"(src|href)=|<script|@import|url\(", page)
     for policy in ("gadget", "fifo", "las:topology"):
