@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,6 +64,18 @@ struct AllGatherOp {
 struct EdgeCost {
   double alpha_s = 0;          // one-way start-up time
   double beta_s_per_byte = 0;  // inverse payload bandwidth
+};
+
+/// What a caller waits for without a limit of its own.
+struct Wait {
+  base::TimePoint since;
+  std::string what;
+};
+
+/// What the layer above knows of its own threads.
+struct CallerState {
+  bool working = false;      // something runs that will go on by itself
+  std::optional<Wait> wait;  // in the layer above, not in a Work
 };
 
 struct TrafficCounters {
@@ -115,6 +128,10 @@ class Communicator {
   virtual void serve(std::function<absl::StatusOr<std::vector<std::byte>>(std::uint64_t key)> provider) = 0;
   /// Asks rank `peer` for `key`; blocks until the answer or the deadline. A provider's kUnavailable means "not yet": it is asked again.
   [[nodiscard]] virtual absl::StatusOr<std::vector<std::byte>> read_peer(int peer, std::uint64_t key, base::Nanoseconds deadline) = 0;
+
+  /// Where the layer above waits is asked, on the progress thread, when nothing has moved for long: when every rank waits and nothing
+  /// moves on any, the communicator ends with an error that says what each waits for. Replaces what was given earlier.
+  virtual void watch_caller(std::function<CallerState()> state) = 0;
 
   // --- life ---
 

@@ -114,10 +114,23 @@ absl::Status ControlPlane::on_message(bool from_next, ControlChannel::Message me
     case FrameKind::kReduceScatter:
     case FrameKind::kAllGather:
     case FrameKind::kExchange:
+    case FrameKind::kStandstill:
       break;
   }
   return base::error(absl::StatusCode::kFailedPrecondition, "an unknown message of kind {} came on the control lane",
                      static_cast<std::uint32_t>(h.kind));
+}
+
+void ControlPlane::send_token(const DeadlockWatch::Token& token) {
+  FrameHeader h = header(FrameKind::kStandstill);
+  h.sequence = token.number;
+  h.segment = token.second ? 1 : 0;
+  send(next_, h, bytes_of_text(token.waits));
+}
+
+DeadlockWatch::Token ControlPlane::token_of(const ControlChannel::Message& message) {
+  return {message.header.sequence, message.header.segment != 0,
+          std::string(reinterpret_cast<const char*>(message.payload.data()), message.payload.size())};
 }
 
 void ControlPlane::send_abort(const absl::Status& reason) {

@@ -10,6 +10,7 @@
 #include "maypole/base/mutex.h"
 #include "maypole/base/units.h"
 #include "maypole/comm/control_channel.h"
+#include "maypole/comm/deadlock_watch.h"
 
 #include <absl/status/statusor.h>
 
@@ -48,6 +49,8 @@ class ControlPlane {
   /// Sends heartbeats that are due, asks again what is due; an error when a neighbour has been silent too long.
   [[nodiscard]] absl::Status tick(base::TimePoint now);
   [[nodiscard]] base::TimePoint next_tick() const { return next_heartbeat_; }
+  void send_token(const DeadlockWatch::Token& token);
+  [[nodiscard]] static DeadlockWatch::Token token_of(const ControlChannel::Message& message);
   void send_abort(const absl::Status& reason);
   void say_goodbye(const OperationCounts& counts);
   /// An error when some rank ended normally before it started what is in motion here (`counts`: started here; `pending`: lane has

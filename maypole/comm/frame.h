@@ -18,6 +18,7 @@ enum class FrameKind : std::uint32_t {
   kAnswer = 20,   // `chunk`: rank that asked; payload: a piece of the answer
   kRegion = 21,   // shared memory: a descriptor travels beside this frame
   kRegionGone = 22,
+  kStandstill = 23,  // deadlock_watch.h; `sequence`: number of the token, `segment`: 1 for a second one; payload: what the ranks wait for
 };
 
 /// Precedes each payload on the wire (host byte order: ranks of a job run on machines of one kind; the proof of the secret checks it).

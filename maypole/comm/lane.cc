@@ -119,6 +119,17 @@ std::pair<base::TimePoint, std::string> LaneState::oldest() const {
   return result;
 }
 
+std::optional<Wait> LaneState::waited() const {
+  std::optional<Wait> longest;
+  for (const auto& [sequence, entry] : operations_) {
+    const std::optional<base::TimePoint> since = entry.collective->work().waited_since();
+    if (since && (!longest || *since < longest->since)) {
+      longest = Wait{*since, entry.collective->describe()};
+    }
+  }
+  return longest;
+}
+
 void LaneState::forgive(base::Nanoseconds gap) {
   for (auto& [sequence, entry] : operations_) {
     entry.started += gap;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,8 @@ class LaneState : public FrameSink {
   [[nodiscard]] bool has_younger_than(base::TimePoint time) const;
   /// Start time of the oldest operation, and what it is.
   [[nodiscard]] std::pair<base::TimePoint, std::string> oldest() const;
+  /// The operation that a caller has waited for longest, without a limit.
+  [[nodiscard]] std::optional<Wait> waited() const;
 
   [[nodiscard]] absl::StatusOr<bool> accept(const FrameHeader& header) override { return accept_from(header, -1, previous_); }
   [[nodiscard]] std::byte* destination(const FrameHeader& header) override;

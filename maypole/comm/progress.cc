@@ -31,7 +31,8 @@ constexpr auto kMeetDeadline = std::chrono::seconds(30);
 
 }  // namespace
 
-Progress::Progress(int rank, const ProgressOptions& options) : options_(options), rank_(static_cast<std::size_t>(rank)) {}
+Progress::Progress(int rank, const ProgressOptions& options)
+    : options_(options), rank_(static_cast<std::size_t>(rank)), deadlock_(static_cast<std::size_t>(rank), options.standstill) {}
 
 absl::StatusOr<std::unique_ptr<Progress>> Progress::start(int rank, Connections connections, const ProgressOptions& options) {
   std::unique_ptr<Progress> progress(new Progress(rank, options));
@@ -286,6 +287,7 @@ void Progress::start_on_loop(Lane lane, std::unique_ptr<Collective> collective, 
     return;
   }
   ++counts_.started[index(lane)];
+  deadlock_.moved();
   const Work work = collective->work();
   absl::Status started = lane_on_loop(lane).start(std::move(collective), priority, Clock::now());
   if (started.ok()) {
@@ -296,6 +298,48 @@ void Progress::start_on_loop(Lane lane, std::unique_ptr<Collective> collective, 
     if (!work.done()) {  // it did not get as far as the lane
       work.finish(started);
     }
+  }
+}
+
+void Progress::watch_on_loop(std::function<bool()> f) {
+  watched_since_ = Clock::now();
+  watchers_.push_back(std::move(f));
+}
+
+/// What the caller waits for without a limit; nothing while anything goes on here by itself.
+std::optional<Wait> Progress::caller_waits() const {
+  CallerState state = caller_state_ ? caller_state_() : CallerState{};
+  if (state.working) {
+    return std::nullopt;
+  }
+  std::string motion;
+  for (const auto& lane : lanes_) {
+    if (!state.wait) {
+      state.wait = lane->waited();
+    }
+    if (!lane->empty()) {
+      motion += (motion.empty() ? "" : ", ") + lane->oldest().second;
+    }
+  }
+  if (!state.wait && !watchers_.empty()) {
+    state.wait = Wait{watched_since_, "the other ranks to end"};
+  }
+  if (state.wait && !motion.empty()) {
+    state.wait->what += fmt::format(" [{}]", motion);
+  }
+  return state.wait;
+}
+
+void Progress::pass_token(const ControlChannel::Message& message, base::TimePoint now) {
+  if (!deadlock_.stands(now)) {
+    return;
+  }
+  if (const auto token = deadlock_.pass(ControlPlane::token_of(message), caller_waits(), now)) {
+    control_->send_token(*token);
+  } else if (!deadlock_.verdict().empty()) {
+    fail_on_loop(base::error(absl::StatusCode::kDeadlineExceeded, "a deadlock: every rank waits, and nothing has moved for {:.3g} s: {}",
+                             base::to_seconds(options_.standstill), deadlock_.verdict()),
+                 true);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "maypole/base/mutex.h"
 #include "maypole/comm/connections.h"
 #include "maypole/comm/control_plane.h"
+#include "maypole/comm/deadlock_watch.h"
 #include "maypole/comm/lane.h"
 #include "maypole/comm/pacer.h"
 #include "maypole/comm/shm_transport.h"
@@ -42,6 +43,8 @@ struct ProgressOptions {
   base::Nanoseconds silence = std::chrono::seconds(2);      // of a neighbour before it is lost
   base::Nanoseconds timeout = std::chrono::minutes(30);     // of an operation before its peers are late
   base::Nanoseconds spin = std::chrono::microseconds(200);  // how long to look again before blocking
+  // For how long every rank must wait and nothing move before that is a deadlock. Long: a burst of lost packets is none.
+  base::Nanoseconds standstill = std::chrono::seconds(20);
 };
 
 class Progress {
@@ -85,7 +88,11 @@ class Progress {
   /// After goodbye: whether no peer can ask anything any more, since all that they say comes through the previous rank, and it is gone.
   [[nodiscard]] bool unreachable_on_loop() const;
   /// Calls `f` after each turn until it returns true.
-  void watch_on_loop(std::function<bool()> f) { watchers_.push_back(std::move(f)); }
+  void watch_on_loop(std::function<bool()> f);
+  /// What its caller waits for is asked of the layer above (communicator.h).
+  void watch_caller_on_loop(std::function<CallerState()> state) { caller_state_ = std::move(state); }
+  /// Something was done that other ranks wait for.
+  void moved_on_loop() { deadlock_.moved(); }
 
  private:
   /// What epoll says of the eventfd by which posts wake the thread; other tags are indices of ports.
@@ -172,6 +179,8 @@ class Progress {
   [[nodiscard]] absl::Status on_control(Port& port, ControlChannel::Message message, base::TimePoint now);
   void finish_complete();
   void check_time(base::TimePoint now);
+  [[nodiscard]] std::optional<Wait> caller_waits() const;
+  void pass_token(const ControlChannel::Message& message, base::TimePoint now);
   /// Looks at an outcome of a port's transport: true when something moved; an error makes the peer a suspect.
   bool moved(Port& port, Lane lane, const absl::StatusOr<bool>& result, base::TimePoint now);
   void give_up(Port& port, std::size_t lane);
@@ -194,6 +203,9 @@ class Progress {
   std::optional<Paced> paced_;
   OperationCounts counts_;
   std::vector<std::function<bool()>> watchers_;
+  base::TimePoint watched_since_{};
+  DeadlockWatch deadlock_;
+  std::function<CallerState()> caller_state_;
   std::optional<Suspect> suspect_;
   bool paced_ring_ = false;
   bool stopping_ = false;

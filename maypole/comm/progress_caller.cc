@@ -41,6 +41,7 @@ bool Progress::turn_user() {
   }
   received_bytes_.store(lanes_[0]->received_bytes() + lanes_[1]->received_bytes() + lanes_[2]->received_bytes(), std::memory_order_relaxed);
   if (progressed) {
+    deadlock_.moved();
     finish_complete();
   }
   return progressed;

@@ -49,16 +49,21 @@ void Progress::run() {
 
 bool Progress::turn(base::TimePoint now) {
   bool progressed = run_posted();
+  bool moved = false;
   for (Port& port : ports_) {
     progressed |= move_control(port, now);
     if (!failed_) {
-      progressed |= receive(port);
+      moved |= receive(port);
     }
   }
   if (!failed_ && !ports_.empty()) {
-    progressed |= send(now);
+    moved |= send(now);
   }
-  if (progressed) {
+  if (moved) {
+    deadlock_.moved();
+  }
+  if (progressed || moved) {
+    progressed = true;
     finish_complete();
   }
   std::erase_if(watchers_, [](const std::function<bool()>& watcher) { return watcher(); });
@@ -236,6 +241,10 @@ absl::Status Progress::on_control(Port& port, ControlChannel::Message message, b
     port.shm->remove_peer_region(static_cast<std::uint32_t>(message.header.sequence));
     return absl::OkStatus();
   }
+  if (message.header.kind == FrameKind::kStandstill && message.header.epoch == context_.epoch && port.is_previous) {
+    pass_token(message, now);
+    return absl::OkStatus();
+  }
   const bool is_goodbye = message.header.kind == FrameKind::kGoodbye;
   const absl::Status status = control_->on_message(port.is_next, std::move(message), now);
   if (!status.ok()) {
@@ -271,6 +280,7 @@ void Progress::check_time(base::TimePoint now) {
     for (const auto& lane : lanes_) {
       lane->forgive(control_->last_gap());
     }
+    deadlock_.restart(now);
   }
   if (!alive.ok()) {
     fail_on_loop(alive, true);
@@ -278,6 +288,11 @@ void Progress::check_time(base::TimePoint now) {
   }
   if (!due) {
     return;
+  }
+  if (deadlock_.stands(now)) {
+    if (const auto token = deadlock_.begin(caller_waits(), now)) {
+      control_->send_token(*token);
+    }
   }
   for (const auto& lane : lanes_) {
     const auto [started, what] = lane->oldest();

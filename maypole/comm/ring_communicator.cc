@@ -76,6 +76,7 @@ class RingCommunicator : public Communicator {
       Collective* gather = progress_->lane_on_loop(Lane::kAllGather).find(tag);
       if (gather != nullptr) {  // null: it has failed
         static_cast<RingAllGather*>(gather)->supply_all();
+        progress_->moved_on_loop();
       }
     });
   }
@@ -200,6 +201,10 @@ class RingCommunicator : public Communicator {
       std::this_thread::sleep_for(pause);
       pause = std::min<base::Nanoseconds>(pause * 2, std::chrono::milliseconds(20));
     }
+  }
+
+  void watch_caller(std::function<CallerState()> state) override {
+    progress_->post([this, state = std::move(state)]() mutable { progress_->watch_caller_on_loop(std::move(state)); });
   }
 
   void abort(absl::Status reason) override {

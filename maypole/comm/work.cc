@@ -18,7 +18,30 @@ class Work::State {
   bool done ABSL_GUARDED_BY(mutex) = false;
   absl::Status outcome ABSL_GUARDED_BY(mutex);
   std::vector<std::function<void(const absl::Status&)>> callbacks ABSL_GUARDED_BY(mutex);
+  int waiters ABSL_GUARDED_BY(mutex) = 0;  // without a limit
+  base::TimePoint waited_since ABSL_GUARDED_BY(mutex);
+
+  void begin_wait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (waiters++ == 0) {
+      waited_since = std::chrono::steady_clock::now();
+    }
+  }
 };
+
+Work::Waiting::Waiting(const Work& work) : state_(work.state_) {
+  const base::MutexLock lock(state_->mutex);
+  state_->begin_wait();
+}
+
+Work::Waiting::~Waiting() {
+  const base::MutexLock lock(state_->mutex);
+  --state_->waiters;
+}
+
+std::optional<base::TimePoint> Work::waited_since() const {
+  const base::MutexLock lock(state_->mutex);
+  return state_->waiters > 0 ? std::optional(state_->waited_since) : std::nullopt;
+}
 
 Work Work::pending(Help help) {
   auto state = std::make_shared<State>();
@@ -42,8 +65,12 @@ absl::Status Work::wait() const {
     state_->help(*this, base::TimePoint::max());
   }
   const base::MutexLock lock(state_->mutex);
-  while (!state_->done) {
-    state_->ended.wait(state_->mutex);
+  if (!state_->done) {
+    state_->begin_wait();
+    while (!state_->done) {
+      state_->ended.wait(state_->mutex);
+    }
+    --state_->waiters;
   }
   return state_->outcome;
 }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace maypole::comm {
 
@@ -27,6 +28,11 @@ class Work {
   /// Calls `callback` with the outcome, once: now, if it is done, else on the progress thread or one that waits. It must not block.
   void on_done(std::function<void(const absl::Status&)> callback) const;
 
+  /// Says while it lives that a caller waits without a limit of its own, in slices or elsewhere than in wait().
+  class Waiting;
+  /// Since when a caller waits without a limit, if one does.
+  [[nodiscard]] std::optional<base::TimePoint> waited_since() const;
+
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
   /// What a thread that begins to wait does before it sleeps: moves the operation on, until the deadline at the latest.
   using Help = std::function<void(const Work&, base::TimePoint deadline)>;
@@ -36,6 +42,17 @@ class Work {
 
  private:
   std::shared_ptr<State> state_;  // shared: the caller's handles and the executor each may outlive the other
+};
+
+class Work::Waiting {
+ public:
+  explicit Waiting(const Work& work);
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace maypole::comm

@@ -33,12 +33,14 @@ absl::StatusOr<std::string> broadcast_text(comm::Communicator& communicator, con
   const auto length = std::make_shared<std::uint64_t>(text.size());
   const comm::Work sent = communicator.broadcast(reinterpret_cast<std::byte*>(length.get()), sizeof(*length), root);
   sent.on_done([length](const absl::Status&) {});  // keeps the buffer alive should the wait give up
+  const comm::Work::Waiting waiting_for_sent(sent);
   MAYPOLE_RETURN_IF_ERROR(sent.wait_for(timeout));
   const auto buffer = std::make_shared<std::string>(text);
   buffer->resize(*length);
   if (!buffer->empty()) {
     const comm::Work body = communicator.broadcast(reinterpret_cast<std::byte*>(buffer->data()), buffer->size(), root);
     body.on_done([buffer](const absl::Status&) {});
+    const comm::Work::Waiting waiting_for_body(body);
     MAYPOLE_RETURN_IF_ERROR(body.wait_for(timeout));
   }
   return *buffer;
@@ -74,6 +76,7 @@ absl::Status check_agreement(comm::Communicator& communicator, const std::vector
   const comm::Work exchanged =
       communicator.all_reduce(reinterpret_cast<std::byte*>(hashes->data()), hashes->size(), base::DType::kFloat64, comm::ReduceOp::kSum);
   exchanged.on_done([hashes](const absl::Status&) {});
+  const comm::Work::Waiting waiting_for_exchanged(exchanged);
   MAYPOLE_RETURN_IF_ERROR(exchanged.wait_for(timeout));
   for (std::size_t r = 1; r < num_ranks; ++r) {
     if ((*hashes)[2 * r] == (*hashes)[0] && (*hashes)[2 * r + 1] == (*hashes)[1]) {

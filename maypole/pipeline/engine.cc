@@ -44,17 +44,30 @@ absl::Status EngineImpl::await(ModelState& m, std::size_t group, absl::FunctionR
   const base::TimePoint begin = now();
   // A timeout of years must not overflow the clock.
   const base::TimePoint deadline = begin + std::min<base::Nanoseconds>(options_.timeout, std::chrono::hours(24 * 365));
+  const auto text = [&] { return fmt::format("{} ({})", what(), m.describe_progress()); };
+  awaited_.emplace(Awaited{begin, text});
   while (error_.ok() && !done()) {
     if (!changed_.wait_until(mutex_, deadline) && error_.ok() && !done()) {
       fail(base::error(absl::StatusCode::kDeadlineExceeded,
-                       "rank {} waited {:.3g} s for {} ({}): a peer is late or has left the loop; MAYPOLE_TIMEOUT sets the limit", rank_,
-                       base::to_seconds(options_.timeout), what(), m.describe_progress()));
+                       "rank {} waited {:.3g} s for {}: a peer is late or has left the loop; MAYPOLE_TIMEOUT sets the limit", rank_,
+                       base::to_seconds(options_.timeout), text()));
     }
   }
+  awaited_.reset();
   const base::TimePoint end = now();
   m.measurements.add_exposed(group, end - begin);
   timeline_.record(Track::kWait, {"wait for", static_cast<int>(group), m.id}, begin, end);
   return error_;
+}
+
+comm::CallerState EngineImpl::caller_state() {
+  base::MutexLock lock(mutex_);
+  comm::CallerState state;
+  state.working = !idle_;
+  if (awaited_) {
+    state.wait = comm::Wait{awaited_->since, awaited_->what()};
+  }
+  return state;
 }
 
 absl::Status EngineImpl::await_reduced(ModelState& m) {
@@ -297,6 +310,7 @@ absl::Status EngineImpl::tune(ModelState& m) {
   if (m.tuning) {  // begun a step ago
     {
       const Unlocked unlocked(mutex_);
+      const comm::Work::Waiting waiting(*m.tuning);
       MAYPOLE_RETURN_IF_ERROR(m.tuning->wait_for(options_.timeout));
     }
     m.tuning.reset();

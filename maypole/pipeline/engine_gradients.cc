@@ -57,6 +57,7 @@ absl::StatusOr<double> EngineImpl::gradient_norm(ModelId id, double norm_type) {
     const comm::Work summed = communicator_->all_reduce(reinterpret_cast<std::byte*>(powers->data()), powers->size(), base::DType::kFloat64,
                                                         comm::ReduceOp::kSum);
     summed.on_done([powers](const absl::Status&) {});
+    const comm::Work::Waiting waiting(summed);
     MAYPOLE_RETURN_IF_ERROR(summed.wait_for(options_.timeout));
   }
   double total = 0;

@@ -16,6 +16,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -104,8 +105,12 @@ class EngineImpl final : public Engine {
     changed_.notify_all();
   }
 
+  /// For the communicator's watch over deadlocks: what the computing thread waits for here, and whether the engine thread is at work.
+  comm::CallerState caller_state() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // engine_thread.cc
   void run();
+  void rest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Decides on all operations that may start now. A world of one has none: its groups pass through at once.
   [[nodiscard]] std::vector<Start> plan_starts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   [[nodiscard]] bool plan_starts_of(ModelState& m, std::vector<Start>& starts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -136,6 +141,12 @@ class EngineImpl final : public Engine {
   std::uint64_t gather_order_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  struct Awaited {
+    base::TimePoint since;
+    absl::FunctionRef<std::string()> what;  // of the thread that waits; called under the mutex
+  };
+  std::optional<Awaited> awaited_ ABSL_GUARDED_BY(mutex_);  // by the computing thread
+  bool idle_ ABSL_GUARDED_BY(mutex_) = false;               // the engine thread has nothing to do
 
   std::unique_ptr<comm::Communicator> communicator_;  // its threads call back into the members above: reset in the destructor first
   std::jthread thread_;

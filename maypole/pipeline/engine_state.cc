@@ -113,6 +113,7 @@ EngineImpl::EngineImpl(std::unique_ptr<comm::Communicator> communicator, const E
       timeline_(options.timeline, rank_),
       communicator_(std::move(communicator)) {
   communicator_->serve([this](std::uint64_t key) { return answer_peer(key); });
+  communicator_->watch_caller([this] { return caller_state(); });
   thread_ = std::jthread([this] { run(); });
 }
 

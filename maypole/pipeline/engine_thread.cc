@@ -48,7 +48,7 @@ void EngineImpl::run() {
       break;
     }
     if (!error_.ok()) {
-      work_.wait(mutex_);
+      rest();
       continue;
     }
     if (const std::vector<Start> starts = plan_starts(); !starts.empty()) {
@@ -64,10 +64,16 @@ void EngineImpl::run() {
       updated = advance_update(*models_[k]);
     }
     if (!updated) {
-      work_.wait(mutex_);
+      rest();
     }
   }
   mutex_.unlock();
+}
+
+void EngineImpl::rest() {
+  idle_ = true;
+  work_.wait(mutex_);
+  idle_ = false;
 }
 
 // --- deciding ---
@@ -151,10 +157,8 @@ bool EngineImpl::plan_all_gather(ModelState& m, std::size_t g, std::vector<Start
 /// With sharded updates a peer opens its all-gathers only when its caller gets there. Until then what this rank sends stands still in
 /// the lane; nothing that the peer's caller may still need must stand behind it.
 bool EngineImpl::earlier_gathers_done(const ModelState& m) {
-  return std::ranges::none_of(models_, [&](const auto& other) {
-    return other.get() != &m && other->gather_order < m.gather_order && other->gathers_in_motion > 0 &&
-           (other->stage == Stage::kStepped || other->gather_forced);
-  });
+  return std::ranges::none_of(
+      models_, [&](const auto& other) { return other.get() != &m && other->gather_order < m.gather_order && other->owes_gathers(); });
 }
 
 // --- starting ---

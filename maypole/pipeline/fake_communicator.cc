@@ -451,6 +451,7 @@ class FakeCommunicator final : public comm::Communicator {
     return network_->user(rank_, operation);
   }
   comm::Work barrier() override { return network_->user(rank_, UserOperation{}); }
+  void watch_caller(std::function<comm::CallerState()>) override {}
   void serve(std::function<absl::StatusOr<std::vector<std::byte>>(std::uint64_t)> provider) override {
     network_->serve(rank_, std::move(provider));
   }

@@ -115,6 +115,11 @@ bool ModelState::all_current() const {
   return std::ranges::all_of(groups, [](const GroupState& g) { return g.current; });
 }
 
+bool ModelState::owes_gathers() const {
+  const bool asked = gather_forced || (stage == Stage::kStepped && !(sharded && drop));
+  return asked && !all_gathered();
+}
+
 std::uint64_t ModelState::tag(std::size_t g, bool parameters) const {
   // 8 bits of model, 1 of kind, 32 of round, 23 of group: add_model() checks that they fit.
   return (static_cast<std::uint64_t>(id) << 56) | (static_cast<std::uint64_t>(parameters) << 55) | ((round & 0xffffffffu) << 23) | g;

@@ -99,6 +99,8 @@ struct ModelState {
   [[nodiscard]] bool all_reduced() const;
   [[nodiscard]] bool all_gathered() const;
   [[nodiscard]] bool all_current() const;
+  /// step() or a wait for averages has asked for all-gathers, and they are not all done: perhaps not even opened yet.
+  [[nodiscard]] bool owes_gathers() const;
   /// The tag of the all-gather of group g: unique among models, rounds, and what is gathered.
   [[nodiscard]] std::uint64_t tag(std::size_t g, bool parameters) const;
   [[nodiscard]] overlap::IterationProgress view() const;

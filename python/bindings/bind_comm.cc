@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace nb = nanobind;
@@ -31,6 +32,10 @@ comm::ReduceOp to_op(bool average) { return average ? comm::ReduceOp::kAverage :
 /// limit_s < 0: no limit of its own (the operation has one). Returns whether the operation has ended.
 bool wait(const Work& work, double limit_s) {
   const auto start = std::chrono::steady_clock::now();
+  std::optional<Work::Waiting> waiting;
+  if (limit_s < 0) {
+    waiting.emplace(work);
+  }
   while (true) {
     const double waited = base::to_seconds(std::chrono::steady_clock::now() - start);
     if (limit_s >= 0 && waited >= limit_s && !work.done()) {
