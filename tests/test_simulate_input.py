@@ -103,6 +103,8 @@ def test_options_that_the_cluster_makes_useless_are_refused(files):
         ("exact:nodes=-1", "numbers of at least 0"),
         ("las:threshold=1:threshold=2", "twice"),
         ("las:threshold=-1", "'threshold=-1'"),
+        ("las:threshold=inf", "'threshold=inf'"),
+        ("gadget:ageing=inf", "'ageing=inf'"),
         ("las:continuous:threshold=5", "continuous means no threshold"),
     ],
 )
@@ -193,6 +195,8 @@ def test_a_damaged_dump_says_where_it_is_damaged(files):
     assert "damaged.json: policy_name: is missing" in said(text.replace(name + ",", ""))
     assert "the JSON text ends too early: the file is cut off" in said(text[: len(text) // 2])
     assert "states[0].progress: is missing" in said(text.replace('"progress": 0.0,', "", 1))
+    assert "states[0].id" in said(text.replace('"id": 0,', '"id": -1,', 1))
+    assert "states[0].id" in said(text.replace('"id": 0,', '"id": 2000000000,', 1))
     assert "options.max_pivots" in said(text.replace('"max_pivots": ', '"max_pivots": -1e99, "x": ', 1))
     assert "no JSON from" in said(text.replace(":", "=", 1))
     assert "instance" in said("{}") or "version" in said("{}")

@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr int kDumpVersion = 1;
+constexpr std::int64_t kMostId = 10'000'000;  // tables are as long as the largest id
 
 /// Calls visit(name, member) for every option. The binding names them all, so a new one does not compile before it is here.
 template <typename Options, typename Visit>
@@ -85,7 +86,7 @@ absl::Status read_state(const formats::Value& value, const formats::NamedCluster
   formats::Map map(value);
   sched::JobRecord record;
   record.job = dump.instance.jobs[dump.records.size()];
-  dump.ids.emplace_back(static_cast<std::int32_t>(map["id"].integer(0, std::numeric_limits<std::int32_t>::max())));
+  dump.ids.emplace_back(static_cast<std::int32_t>(map["id"].integer(0, kMostId)));
   record.progress = map["progress"].number();
   record.late_progress = map["late_progress"].number();
   record.worker_slots = map["worker_slots"].number();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -29,7 +30,8 @@ template <typename T>
 std::optional<T> number(std::string_view text) {
   T value{};
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return failed == std::errc() && end == text.data() + text.size() && value >= 0 ? std::optional<T>(value) : std::nullopt;
+  const bool whole = failed == std::errc() && end == text.data() + text.size();
+  return whole && value >= 0 && value <= std::numeric_limits<T>::max() ? std::optional<T>(value) : std::nullopt;  // no `inf`
 }
 
 struct KnownOption {
