@@ -119,7 +119,7 @@ def main() -> None:
 
     rows = Rows("plan", "plan")
     if "simulator" in parts:
-        program = ROOT / "build" / "benchmarks" / "bench_planning"
+        program = Path(maypole_program()).parent / "benchmarks" / "bench_planning"
         for result in tagged_results(run_checked([str(program)], "bench_planning", 600)):
             rows.add(**result)
     if "search" in parts:

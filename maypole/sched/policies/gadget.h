@@ -12,8 +12,8 @@
 //      in large ones: prices by class of server, and the greedy again under them       gadget_classes.h
 //   5. local search                                                                     gadget_search.h
 //
-// gadget-blind does not look at `work` (nor at `budget`, but for never exceeding it). For `linear` utilities it weighs progress by
-// (slot + largest attained service) / (slot + attained service): what has run long is likely to run long still.
+// gadget-blind does not see `work`; a `budget` it does, as a limit and as the reach of a convex utility. For `linear` utilities it weighs
+// progress by (slot + largest attained service) / (slot + attained service): what has run long is likely to run long still.
 
 #include "maypole/sched/policy.h"
 

@@ -71,7 +71,7 @@ struct Candidate {
 
 struct CandidateOptions {
   double ageing_per_s = 0;
-  bool blind = false;  // ignore work and budget: gadget-blind
+  bool blind = false;  // lengths are hidden: weigh `linear` by attained service
 };
 
 /// [position in problem.jobs].
