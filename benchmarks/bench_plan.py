@@ -3,8 +3,9 @@
 
 kind simulator: iterations a second for ResNet-50 at 64 workers. kind planner: seconds for a plan of some 400 tensors. kind gap: the cuts
 against brute force over at most 12 blocks. kind search: samples that Bayesian, random and grid search need over 20 seeds in the simulator
-(`maypole paper dear`). kind prediction: iterations between two hosts on shaped links, measured and as the simulator says from a profile of
-the same script on the same link; its contention is fitted once, to cells that are not predicted (kind calibration).
+(`maypole paper dear`). kind tuning: benchmarks/tuning.py. kind prediction: iterations between two hosts on shaped links, measured and as
+the simulator says from a profile of the same script on the same link; its contention is fitted once, to cells that are not predicted
+(kind calibration).
 `--measured FOLDER` keeps what was measured, so that the prediction part can be run in slices and repeated without measuring.
 """
 
@@ -19,6 +20,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import tuning
 from benchmarks.bench_training import CELLS, worker
 from benchmarks.common import ROOT, Rows, maypole_program, progress, run_checked, tagged_results, worker_environment
 from benchmarks.fabric import Fabric
@@ -103,7 +105,7 @@ def predict_cells(rows: Rows, cells: list[Cell], calibration: list[Cell], iterat
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="simulator,search,prediction", help="which of these to run")
+    parser.add_argument("--parts", default="simulator,search,prediction,tuning", help="which of these to run")
     parser.add_argument("--cells", help="link:model:batch,... to predict; default: those of bench-training")
     parser.add_argument("--calibration", help="the same, to fit the contention to")
     parser.add_argument("--contention", type=float, default=0.0, help="seconds per GB, where no cell is given for calibration")
@@ -133,6 +135,9 @@ def main() -> None:
             folder = arguments.measured or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.mkdir(parents=True, exist_ok=True)
             predict_cells(rows, chosen, calibration, arguments.iterations, arguments.contention, folder)
+    if "tuning" in parts:
+        for cell in tuning.CELLS:
+            tuning.tune_cell(rows, cell)
     report(rows.rows)
 
 
@@ -146,6 +151,8 @@ def report(rows: list[dict]) -> None:
             print(
                 f"{row['schedule']} against brute force: median {100 * row['median_gap']:.4f} %, largest {100 * row['largest_gap']:.2f} %"
             )
+        elif row["kind"] == "tuning":
+            tuning.show(row)
         elif row["kind"] in ("calibration", "prediction"):
             print(
                 f"{row['link']} {row['model']} {row['batch']} {row['schedule']}: predicted {1e3 * row['predicted_s']:.1f} ms, "

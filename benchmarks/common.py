@@ -23,7 +23,7 @@ ALLOCATOR = {
 
 def worker_environment(**extra: str) -> dict[str, str]:
     """The environment of every peer's worker: one thread, the same allocator, our Python sources on the path."""
-    return {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **extra}
+    return {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "MAYPOLE_TUNING_CACHE": "off", **extra}
 
 
 def machine() -> str:

@@ -48,7 +48,7 @@ def wrap(peer: str, model: nn.Module):
         sharded = "sharded" in rest
         return model, maypole.DistributedOptimizer(
             torch.optim.SGD(model.parameters(), **SGD), model, schedule=rest[0], compression="bf16" if bf16 else None,
-            update="sharded" if sharded else "auto",
+            update="sharded" if sharded else "auto", group_size="1MiB",  # the default's first groups: a run is too short to tune them
         )
     return model, torch.optim.SGD(model.parameters(), **SGD)
 

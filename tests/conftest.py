@@ -17,6 +17,7 @@ def here(tmp_path, monkeypatch):
     temporary.mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("MAYPOLE_TUNING_CACHE", "off")
     monkeypatch.setenv("MAYPOLE_TEST_MARK", f"mark-{os.getpid()}-{time.monotonic_ns()}")
     yield tmp_path
     assert list(temporary.iterdir()) == []

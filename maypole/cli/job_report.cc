@@ -111,6 +111,7 @@ absl::StatusOr<Report> parse_report(std::string_view text) {
     report.schedule = object.at("schedule").get<std::string>();
     report.update = object.at("update").get<std::string>();
     report.world_size = object.at("world_size").get<int>();
+    report.fusion = object.value("fusion", std::string());
     for (const json& group : object.at("groups")) {
       GroupReport& added = report.groups.emplace_back();
       added.bytes = group.at("bytes").get<std::size_t>();
@@ -156,6 +157,9 @@ std::string report_json(const Report& report, std::string_view machine, std::str
   object["schedule"] = report.schedule;
   object["update"] = report.update;
   object["world_size"] = report.world_size;
+  if (!report.fusion.empty()) {
+    object["fusion"] = report.fusion;
+  }
   object["machine"] = machine;
   object["commit"] = commit;
   object["groups"] = nlohmann::ordered_json::array();
@@ -183,6 +187,9 @@ std::string report_table(const Report& report) {
   line(fmt::format("  {:<22} {:>10}", "exposed communication", seconds(report.exposed_s)));
   const double share = report.iteration_s > 0 ? report.bound_s / report.iteration_s * 100 : 0;
   line(fmt::format("  {:<22} {:>10}   {:.1f} % of it reached", "bound max(F+B, C)", seconds(report.bound_s), share));
+  if (!report.fusion.empty()) {
+    line("  groups: " + report.fusion);
+  }
   if (report.groups.empty()) {
     return out;
   }

@@ -67,6 +67,14 @@ TEST(JobReport, ReadsWhatItWrites) {
   EXPECT_FALSE(parse_report("{\"iteration_s\": 1").ok());
 }
 
+TEST(JobReport, SaysHowGroupsThatWereTunedCameAbout) {
+  pipeline::Report tuned = report(1);
+  tuned.fusion = "auto: 7 groups (plan) after 30 iterations";
+  EXPECT_EQ(parse_report(report_json(tuned, "m", "c"))->fusion, tuned.fusion);
+  EXPECT_THAT(report_table(tuned), HasSubstr("groups: auto: 7 groups (plan) after 30 iterations\n"));
+  EXPECT_THAT(report_table(report(1)), ::testing::Not(HasSubstr("groups:")));
+}
+
 TEST(JobReport, TableShowsTheBoundAndTheShareOfItReached) {
   const std::string table = report_table(report(0.001));
   EXPECT_THAT(table, HasSubstr("90.0 % of it reached"));

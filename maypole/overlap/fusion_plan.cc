@@ -148,4 +148,15 @@ absl::StatusOr<FusionPlan> plan_fusion_at(const std::vector<PlannedTensor>& tens
   return plan;
 }
 
+std::vector<std::vector<std::size_t>> cuts_of(const FusionPlan& plan) {
+  std::vector<std::vector<std::size_t>> begins(plan.arenas.size());
+  for (const Group& group : plan.groups) {
+    begins[group.arena].push_back(group.range.begin / group.range.block);
+  }
+  for (std::vector<std::size_t>& cuts : begins) {
+    std::ranges::sort(cuts);
+  }
+  return begins;
+}
+
 }  // namespace maypole::overlap

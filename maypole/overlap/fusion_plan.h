@@ -70,4 +70,7 @@ struct FusionPlan {
 [[nodiscard]] absl::StatusOr<FusionPlan> plan_fusion_at(const std::vector<PlannedTensor>& tensors, std::size_t block_bytes,
                                                         const std::vector<std::vector<std::size_t>>& begins);
 
+/// The cuts of a plan, as plan_fusion_at() takes them.
+[[nodiscard]] std::vector<std::vector<std::size_t>> cuts_of(const FusionPlan& plan);
+
 }  // namespace maypole::overlap

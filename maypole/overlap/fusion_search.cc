@@ -27,13 +27,19 @@ constexpr std::size_t kGridEdge = 4;          // points along each edge of a lat
 /// What all searches share: the scale, and what was tried.
 class Trials : public FusionSearch {
  public:
-  Trials(const SearchOptions& options, std::string_view stream) : options_(options), rng_(options.seed, stream) {}
+  Trials(const SearchOptions& options, std::string_view stream) : options_(options), rng_(options.seed, stream) {
+    for (const KnownSizes& known : options.known) {
+      points_.push_back(to_cube(known.sizes));
+      values_.push_back(known.seconds);
+    }
+  }
 
   std::optional<FusionSizes> ask() final {
-    if (points_.size() == options_.most_samples) {
+    const std::size_t samples = points_.size() - options_.known.size();
+    if (samples == options_.most_samples) {
       return std::nullopt;
     }
-    std::optional<CubePoint> point = points_.empty() && options_.start ? to_cube(*options_.start) : next();
+    std::optional<CubePoint> point = samples == 0 && options_.start ? to_cube(*options_.start) : next();
     if (!point) {
       return std::nullopt;
     }
@@ -133,7 +139,7 @@ class BayesianSearch final : public Trials {
 
  private:
   std::optional<CubePoint> next() override {
-    if (points_.size() < kFirstSamples) {
+    if (points_.empty() || (options_.known.empty() && points_.size() < kFirstSamples)) {
       return spread_point(points_.size());
     }
     model_.fit(points_, log_values());

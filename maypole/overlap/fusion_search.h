@@ -30,12 +30,18 @@ struct FusionSizes {
   [[nodiscard]] FusionOptions options(std::size_t block_bytes) const;
 };
 
+struct KnownSizes {
+  FusionSizes sizes;
+  double seconds = 0;
+};
+
 struct SearchOptions {
   double smallest = 256 << 10;  // bytes, of every size
   double largest = 256 << 20;
   bool joint = true;                                // else one size for all three, as in the paper
   std::optional<FusionSizes> start = std::nullopt;  // tried first: what a plan proposes, or what runs already
-  std::size_t most_samples = 30;
+  std::vector<KnownSizes> known = {};               // tried before, elsewhere; bayes asks its model at once instead of spreading samples
+  std::size_t most_samples = 30;                    // besides those known
   std::uint64_t seed = 0;
 };
 

@@ -219,6 +219,9 @@ absl::Status EngineImpl::gradient_ready(ModelId id, std::size_t i, const std::by
   if (m.stage != Stage::kOpen) {
     MAYPOLE_RETURN_IF_ERROR(open_round(m));
   }
+  if (m.tuner && m.tuner->window().observing()) {
+    m.tuner->window().note_ready(i, base::to_seconds(m.measurements.computed_in_backward(now())));
+  }
   const bool again = m.arrived[i] != 0;
   if (again && !m.reopen_gradient(i)) {
     fail(base::error(absl::StatusCode::kInvalidArgument,
@@ -304,30 +307,32 @@ absl::Status EngineImpl::step(ModelId id, const StepOptions& options) {
 }
 
 absl::Status EngineImpl::tune(ModelState& m) {
-  if (!m.tuner || m.steps == 0) {
+  if (!m.tuner || m.steps == 0 || !m.tuner->iteration(m.measurements.last_iteration())) {
     return absl::OkStatus();
   }
-  if (m.tuning) {  // begun a step ago
-    {
-      const Unlocked unlocked(mutex_);
-      const comm::Work::Waiting waiting(*m.tuning);
-      MAYPOLE_RETURN_IF_ERROR(m.tuning->wait_for(options_.timeout));
-    }
-    m.tuning.reset();
-    if (const std::optional<overlap::FusionOptions> sizes = m.tuner->decide(*m.tuning_average_s)) {
-      MAYPOLE_ASSIGN_OR_RETURN(m.next_plan, plan_of(m.specs, *sizes));
-    }
-    if (m.tuner->ended()) {
-      m.tuner.reset();
-    }
-    return error_;
-  }
-  if (m.tuner->iteration(base::to_seconds(m.measurements.last_iteration()))) {
-    m.tuning_average_s = std::make_shared<double>(m.tuner->window_s());
+  // The windows are full in the same step on all ranks. Buffers are shared: they must outlive the operations should a wait give up.
+  std::optional<overlap::FusionPlan> plan;
+  {
     const Unlocked unlocked(mutex_);
-    m.tuning = communicator_->all_reduce(reinterpret_cast<std::byte*>(m.tuning_average_s.get()), 1, base::DType::kFloat64,
-                                         comm::ReduceOp::kAverage);
-    m.tuning->on_done([kept = m.tuning_average_s](const absl::Status&) {});
+    const auto sums = std::make_shared<std::vector<double>>(m.tuner->pack());
+    const comm::Work summed =
+        communicator_->all_reduce(reinterpret_cast<std::byte*>(sums->data()), sums->size(), base::DType::kFloat64, comm::ReduceOp::kSum);
+    summed.on_done([sums](const absl::Status&) {});
+    {
+      const comm::Work::Waiting waiting(summed);
+      MAYPOLE_RETURN_IF_ERROR(summed.wait_for(options_.timeout));
+    }
+    const auto order =
+        std::make_shared<std::vector<std::byte>>(rank_ == 0 ? m.tuner->decide(*sums) : std::vector<std::byte>(m.tuner->order_bytes()));
+    const comm::Work sent = communicator_->broadcast(order->data(), order->size(), 0);
+    sent.on_done([order](const absl::Status&) {});
+    const comm::Work::Waiting waiting(sent);
+    MAYPOLE_RETURN_IF_ERROR(sent.wait_for(options_.timeout));
+    MAYPOLE_ASSIGN_OR_RETURN(plan, m.tuner->follow(*order));
+  }
+  m.observing.store(m.tuner->window().observing(), std::memory_order_relaxed);  // read by this same thread
+  if (plan) {
+    m.next_plan = std::move(plan);
   }
   return error_;
 }
@@ -350,12 +355,16 @@ void EngineImpl::update_now(ModelState& m) {
 
 absl::Status EngineImpl::before_use(ModelId id, std::size_t i) {
   ModelState& m = model(id);
-  if (m.settled.load(std::memory_order_acquire)) {  // pairs with the store in become_idle
+  const bool observing = m.observing.load(std::memory_order_relaxed);  // written by this same thread
+  if (!observing && m.settled.load(std::memory_order_acquire)) {       // pairs with the store in become_idle
     return absl::OkStatus();
   }
   base::MutexLock lock(mutex_);
   for (const std::size_t g : m.plan().tensors[i].groups) {
     MAYPOLE_RETURN_IF_ERROR(await(m, g, [&] { return m.groups[g].current; }, [&] { return m.describe(i); }));
+  }
+  if (observing) {
+    m.tuner->window().note_need(i, base::to_seconds(m.measurements.computed(now())));
   }
   return absl::OkStatus();
 }

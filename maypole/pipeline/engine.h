@@ -50,7 +50,9 @@ struct ModelOptions {
   OptimizerKind optimizer = OptimizerKind::kNone;
   int num_state_slots = 0;  // state arrays that the optimizer needs (0, 1, 2)
   overlap::FusionOptions fusion;
-  std::string fusion_search;       // tune the sizes while training, from `fusion` on: bayes, random or grid; empty: they stay
+  Cuts cuts;                       // groups to begin with instead of those of `fusion`, whose block size they have; empty: none
+  TunedFor tuned_for;              // what an earlier run tuned `cuts` for; zeros: nothing is known
+  std::string fusion_search;       // tune the groups while training (fusion_tuner.h): auto, plan, bayes, random, grid; empty: they stay
   bool compress_bfloat16 = false;  // float32 travels as bfloat16
 };
 
@@ -101,6 +103,8 @@ class Engine {
   [[nodiscard]] virtual absl::Status before_use(ModelId model, std::size_t i) = 0;
   /// Whether before_use(i) would wait.
   [[nodiscard]] virtual bool in_motion(ModelId model, std::size_t i) = 0;
+  /// Whether before_use() is to be called at the first use of each parameter, in motion or not, for the tuner's sake.
+  [[nodiscard]] virtual bool notes_first_use(ModelId model) = 0;
 
   // --- gradients before step() ---
 
@@ -143,6 +147,10 @@ class Engine {
 
   // --- end ---
   [[nodiscard]] virtual Report report(ModelId model) = 0;
+  /// How the groups came about; texts and trials on rank 0 only. Empty without a tuner.
+  [[nodiscard]] virtual TuningReport tuning(ModelId model) = 0;
+  /// TuningReport::settled alone: cheap enough to ask in every step.
+  [[nodiscard]] virtual std::size_t times_tuned(ModelId model) = 0;
   /// Chrome trace event JSON (opens in Perfetto), this rank's events. Errors name the path (full disk, no permission).
   [[nodiscard]] virtual absl::Status write_timeline(const std::string& path) = 0;
   /// Drops gradients without a step(), flushes, says goodbye to the peers and serves them until all have ended.

@@ -25,7 +25,7 @@ namespace maypole::pipeline {
 
 /// The plan of a model's parameters. Errors (kInvalidArgument): zero sizes, more groups than tags can name.
 [[nodiscard]] absl::StatusOr<overlap::FusionPlan> plan_of(const std::vector<ParameterSpec>& parameters,
-                                                          const overlap::FusionOptions& fusion);
+                                                          const overlap::FusionOptions& fusion, const Cuts& cuts = {});
 
 class EngineImpl final : public Engine {
  public:
@@ -48,6 +48,7 @@ class EngineImpl final : public Engine {
   absl::Status step(ModelId model, const StepOptions& options) override;
   absl::Status before_use(ModelId model, std::size_t i) override;
   bool in_motion(ModelId model, std::size_t i) override;
+  bool notes_first_use(ModelId id) override { return model(id).observing.load(std::memory_order_relaxed); }
 
   absl::Status synchronize(ModelId model) override;
   bool used(ModelId model, std::size_t i) override;
@@ -65,6 +66,8 @@ class EngineImpl final : public Engine {
   absl::Status write_state(ModelId model, std::size_t i, int slot, std::span<const std::byte> values) override;
 
   Report report(ModelId model) override;
+  TuningReport tuning(ModelId model) override;
+  std::size_t times_tuned(ModelId model) override;
   absl::Status write_timeline(const std::string& path) override;
   absl::Status finalize() override;
 
@@ -91,7 +94,8 @@ class EngineImpl final : public Engine {
   absl::Status gather_averages(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status await_reduced(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status await_current(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// In step(): tells the tuner what the iteration took; every rank does so in the same steps.
+  /// In step(): tells the tuner what the iteration took. Where its window is full, which is in the same step on all ranks, they agree
+  /// on what comes next, and wait for each other.
   absl::Status tune(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void update_now(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

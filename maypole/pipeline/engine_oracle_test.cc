@@ -211,6 +211,27 @@ TEST(EngineMixedModels, ModelsOfDifferentSchedulesShareOneEngine) {
   }
 }
 
+TEST(EngineTuning, GroupsThatAreTunedWhateverTheScriptDoesChangeNoResult) {
+  for (const char* schedule : {"sync", "wfbp", "dear", "weave"}) {
+    for (const UpdateMode update : {UpdateMode::kReplicated, UpdateMode::kSharded}) {
+      if (update == UpdateMode::kSharded && !overlap::make_schedule(schedule).value()->traits().allows_sharded) {
+        continue;
+      }
+      const unsigned seed = std::random_device{}();
+      SCOPED_TRACE(fmt::format("{} seed {}", schedule, seed));
+      std::mt19937 random(seed);
+      std::vector<ModelScript> scripts = {
+          make_script(schedule, update, OptimizerKind::kAdamW, DType::kFloat64, DType::kFloat64, 62, random),
+          make_script(schedule, update, OptimizerKind::kSgd, DType::kFloat64, DType::kFloat32, 45, random)};
+      scripts[0].options.fusion_search = "auto";
+      scripts[1].options.fusion_search = random() % 2 == 0 ? "plan" : "grid";
+      for (const std::string& complaint : run_ring(make_fake_ring(2 + static_cast<int>(random() % 2), seed), scripts)) {
+        ASSERT_EQ(complaint, "");
+      }
+    }
+  }
+}
+
 TEST(EngineHalfPrecision, TrainsNearTheExactResult) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);

@@ -7,7 +7,10 @@
 #include "maypole/pipeline/agreement.h"
 #include "maypole/pipeline/engine_impl.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace maypole::pipeline {
@@ -23,6 +26,7 @@ struct StateKey {
 
 constexpr std::uint64_t kStepMask = (std::uint64_t{1} << 34) - 1;
 constexpr std::size_t kMaxModels = 256;
+constexpr double kGroupCost = 100e-6;  // seconds: threads that wake for a phase of a group, beside its start-up on the ring
 constexpr std::size_t kMaxParameters = std::size_t{1} << 20;
 constexpr std::size_t kMaxGroups = std::size_t{1} << 23;
 
@@ -82,6 +86,10 @@ std::vector<std::string> describe_model(const std::vector<ParameterSpec>& parame
       fmt::format("optimizer {}, {} state arrays", static_cast<int>(options.optimizer), options.num_state_slots),
       describe_fusion(options.fusion),
       fmt::format("fusion search {}", options.fusion_search.empty() ? "none" : options.fusion_search),
+      fmt::format(
+          "fusion cuts [{}], tuned for {} s a byte and {} s",
+          fmt::join(options.cuts | std::views::transform([](const auto& arena) { return fmt::format("{}", fmt::join(arena, " ")); }), "; "),
+          options.tuned_for.link_s_per_byte, options.tuned_for.compute_s),
       fmt::format("compression {}", options.compress_bfloat16 ? "bf16" : "none")};
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterSpec& spec = parameters[i];
@@ -91,14 +99,21 @@ std::vector<std::string> describe_model(const std::vector<ParameterSpec>& parame
   return lines;
 }
 
-}  // namespace
-
-absl::StatusOr<overlap::FusionPlan> plan_of(const std::vector<ParameterSpec>& parameters, const overlap::FusionOptions& fusion) {
+std::vector<overlap::PlannedTensor> planned_tensors(const std::vector<ParameterSpec>& parameters) {
   std::vector<overlap::PlannedTensor> tensors;
   for (const ParameterSpec& spec : parameters) {
     tensors.push_back({spec.count, spec.dtype});
   }
-  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, overlap::plan_fusion(tensors, fusion));
+  return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<overlap::FusionPlan> plan_of(const std::vector<ParameterSpec>& parameters, const overlap::FusionOptions& fusion,
+                                            const Cuts& cuts) {
+  const std::vector<overlap::PlannedTensor> tensors = planned_tensors(parameters);
+  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, cuts.empty() ? overlap::plan_fusion(tensors, fusion)
+                                                                  : overlap::plan_fusion_at(tensors, fusion.block_bytes, cuts));
   if (plan.groups.size() > kMaxGroups) {
     return base::error(absl::StatusCode::kInvalidArgument, "the model falls into {} groups, at most {} are possible; take larger groups",
                        plan.groups.size(), kMaxGroups);
@@ -136,31 +151,35 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
   MAYPOLE_RETURN_IF_ERROR(check_agreement(*communicator_, describe_model(parameters, options), options_.timeout));
   MAYPOLE_ASSIGN_OR_RETURN(auto schedule, overlap::make_schedule(options.schedule));
   MAYPOLE_RETURN_IF_ERROR(check_options(parameters, options, *schedule));
-  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, plan_of(parameters, options.fusion));
+  MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, plan_of(parameters, options.fusion, options.cuts));
   if (models_.size() >= kMaxModels) {
     return base::error(absl::StatusCode::kInvalidArgument,
                        "this process has laid out {} models, which is the most there can be, finished ones included; use one "
                        "optimizer for longer, or start a new process",
                        kMaxModels);
   }
+  std::optional<FusionTuner> tuner;
+  if (!options.fusion_search.empty() && num_ranks_ > 1) {
+    MAYPOLE_ASSIGN_OR_RETURN(
+        tuner, FusionTuner::make({.search = options.fusion_search,
+                                  .model = {planned_tensors(parameters), options.fusion.block_bytes, options.compress_bfloat16},
+                                  .start = plan,
+                                  .tuned_for = options.tuned_for,
+                                  .schedule = options.schedule,
+                                  .update = options.update,
+                                  .start_s = (num_ranks_ - 1) * communicator_->edge_cost().alpha_s + kGroupCost,
+                                  .num_ranks = num_ranks_,
+                                  .rank = rank_}));
+  }
   MAYPOLE_ASSIGN_OR_RETURN(
       std::unique_ptr<ModelMemory> memory,
       ModelMemory::create(*communicator_, std::move(plan), options.num_state_slots, options.update == overlap::UpdateMode::kSharded));
-  std::optional<FusionTuner> tuner;
-  if (!options.fusion_search.empty()) {
-    std::size_t bytes = 0;
-    for (const ParameterSpec& spec : parameters) {
-      bytes += spec.count * base::size_of(spec.dtype);
-    }
-    MAYPOLE_ASSIGN_OR_RETURN(tuner, FusionTuner::make(options.fusion_search, options.fusion, bytes));
-  }
   base::MutexLock lock(mutex_);
   MAYPOLE_RETURN_IF_ERROR(error_);
   const ModelId id = models_.size();
   models_.push_back(std::make_unique<ModelState>(id, std::move(parameters), options, std::move(schedule), std::move(memory)));
-  if (num_ranks_ > 1) {
-    models_.back()->tuner = std::move(tuner);
-  }
+  models_.back()->observing = tuner && tuner->window().observing();
+  models_.back()->tuner = std::move(tuner);
   return id;
 }
 
@@ -284,11 +303,24 @@ Report EngineImpl::report(ModelId id) {
   }
   base::MutexLock lock(mutex_);
   m.measurements.fill(report);
+  report.fusion = m.tuner && rank_ == 0 ? m.tuner->report().text : "";
   // The link was measured once, with small buffers, perhaps beside other load. Each iteration has carried it all: C is no longer than that.
   const double measured_s = sent * communicator_->edge_cost().beta_s_per_byte;
   report.communication_s = report.iterations > 0 ? std::min(measured_s, report.iteration_s) : measured_s;
   report.bound_s = std::max(report.forward_s + report.backward_s, report.communication_s);
   return report;
+}
+
+TuningReport EngineImpl::tuning(ModelId id) {
+  ModelState& m = model(id);
+  base::MutexLock lock(mutex_);
+  return m.tuner ? m.tuner->report() : TuningReport{};
+}
+
+std::size_t EngineImpl::times_tuned(ModelId id) {
+  ModelState& m = model(id);
+  base::MutexLock lock(mutex_);
+  return m.tuner ? m.tuner->report().settled : 0;
 }
 
 absl::Status EngineImpl::write_timeline(const std::string& path) { return timeline_.write(path); }

@@ -365,6 +365,69 @@ TEST(Engine, RegroupingKeepsTheBlocksAndNeedsAllRanksToAgree) {
   });
 }
 
+TEST(Engine, GroupsAreTunedWhileItTrainsAndEveryRankHasTheSame) {
+  for (const char* search : {"auto", "plan", "bayes"}) {
+    std::vector<Cuts> chosen(3);
+    run_ranks(3, kPatient, [&](Engine& engine, int rank) {
+      ModelOptions options = options_for("weave");
+      options.fusion_search = search;
+      const ModelId model = engine.add_model(two_parameters(), options).value();
+      for (int step = 0; step < 70; ++step) {
+        engine.mark_forward(model);
+        ASSERT_TRUE(engine.before_use(model, 0).ok() && engine.before_use(model, 1).ok());
+        engine.mark_backward(model);
+        ASSERT_TRUE(go_backward(engine, model, 1).ok());
+        ASSERT_TRUE(engine.step(model, kStep).ok());
+      }
+      ASSERT_TRUE(engine.flush(model).ok());
+      ASSERT_TRUE(go_backward(engine, model, 1).ok());  // what was decided last takes effect
+      chosen[static_cast<std::size_t>(rank)] = overlap::cuts_of(engine.plan(model));
+      EXPECT_THAT(floats(engine.parameter(model, 0)), Each(-35.0f));
+      if (rank == 0) {
+        EXPECT_EQ(engine.times_tuned(model), 1u);
+        const TuningReport report = engine.tuning(model);
+        EXPECT_EQ(report.cuts, chosen[0]);
+        EXPECT_GT(report.tuned_for.compute_s, 0);
+        EXPECT_THAT(engine.report(model).fusion, HasSubstr("tried start"));
+      }
+      EXPECT_TRUE(engine.finalize().ok());
+    });
+    EXPECT_THAT(chosen, Each(chosen[0])) << search;
+  }
+}
+
+TEST(Engine, GroupsOfAnEarlierRunAreTheFirstOnes) {
+  run_ranks(2, kPatient, [](Engine& engine, int) {
+    ModelOptions options = options_for("weave");
+    options.cuts = {{0, 1, 5}};
+    options.tuned_for = {1e-9, 1e-3};
+    options.fusion_search = "auto";
+    const ModelId model = engine.add_model(two_parameters(), options).value();
+    EXPECT_EQ(overlap::cuts_of(engine.plan(model)), options.cuts);
+    options.cuts = {{0, 1, 500}};
+    EXPECT_THAT(text(engine.add_model(two_parameters(), options).status()), HasSubstr("ascending blocks"));
+    EXPECT_TRUE(engine.finalize().ok());
+  });
+}
+
+TEST(Engine, ARankThatIsLostWhileGroupsAreTunedEndsTheOthersWithItsName) {
+  run_ranks(3, kPatient, [](Engine& engine, int rank) {
+    ModelOptions options = options_for("weave");
+    options.fusion_search = "auto";
+    const ModelId model = engine.add_model(two_parameters(), options).value();
+    absl::Status status;
+    for (int step = 0; step < 40 && status.ok(); ++step) {
+      if (rank == 1 && step == 8) {  // the others wait for it in the step in which the first window is full
+        engine.communicator().abort(absl::UnavailableError("rank 1 is lost"));
+        return;
+      }
+      status.Update(go_backward(engine, model, 1));
+      status.Update(engine.step(model, kStep));
+    }
+    EXPECT_THAT(text(status), HasSubstr("rank 1 is lost"));
+  });
+}
+
 TEST(Engine, TimelineHoldsTheEventsOfThisRankOnTracksThatDoNotOverlap) {
   EngineOptions options = kPatient;
   options.timeline = true;

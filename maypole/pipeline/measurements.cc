@@ -30,6 +30,7 @@ void Measurements::mark_backward(base::TimePoint now) {
     current_.forward += now - forward_begin_ - (current_.exposed - exposed_at_phase_);
   }
   backward_begin_ = now;
+  computed_at_backward_ = computed(now);
   exposed_at_phase_ = current_.exposed;
   phase_ = Phase::kBackward;
 }
@@ -43,7 +44,12 @@ void Measurements::end_backward(base::TimePoint now) {
 
 void Measurements::mark_step(base::TimePoint now) {
   if (last_step_ != base::TimePoint{}) {
-    current_.iteration = last_iteration_ = now - last_step_;
+    current_.iteration = now - last_step_;
+    last_iteration_ = {.iteration_s = base::to_seconds(current_.iteration),
+                       .exposed_s = base::to_seconds(current_.exposed),
+                       .backward_s = base::to_seconds(current_.backward),
+                       .busy_s = base::to_seconds(current_.busy),
+                       .update_s = base::to_seconds(current_.update)};
     if (++iterations_seen_ > kWarmUp) {
       samples_.push_back(current_);
       if (samples_.size() > kKept) {
@@ -67,6 +73,7 @@ base::TimePoint Measurements::add_reduce_scatter(std::size_t group, base::TimePo
   current_.reduce += end - alone;
   current_.group_reduce[group] += end - alone;
   last_reduce_end_ = end;
+  add_busy(begin, end);
   return alone;
 }
 
@@ -75,7 +82,14 @@ base::TimePoint Measurements::add_all_gather(std::size_t group, base::TimePoint 
   current_.gather += end - alone;
   current_.group_gather[group] += end - alone;
   last_gather_end_ = end;
+  add_busy(begin, end);
   return alone;
+}
+
+/// The union of what was in motion; operations come in the order of their ends.
+void Measurements::add_busy(base::TimePoint begin, base::TimePoint end) {
+  current_.busy += end - std::min(end, std::max(begin, last_end_));
+  last_end_ = end;
 }
 
 void Measurements::fill(Report& report) const {

@@ -5,6 +5,7 @@
 
 #include "maypole/base/units.h"
 #include "maypole/pipeline/report.h"
+#include "maypole/pipeline/tuning_window.h"
 
 #include <cstddef>
 #include <deque>
@@ -24,8 +25,11 @@ class Measurements {
   /// step() begins: the iteration is complete.
   void mark_step(base::TimePoint now);
 
-  /// What the iteration that mark_step() ended took; 0 before the second.
-  [[nodiscard]] base::Nanoseconds last_iteration() const { return last_iteration_; }
+  /// What the iteration that mark_step() ended took; zeros before the second.
+  [[nodiscard]] const TunedIteration& last_iteration() const { return last_iteration_; }
+  /// Computing since step(), and since mark_backward(): without the time that stood still.
+  [[nodiscard]] base::Nanoseconds computed(base::TimePoint now) const { return now - last_step_ - current_.exposed; }
+  [[nodiscard]] base::Nanoseconds computed_in_backward(base::TimePoint now) const { return computed(now) - computed_at_backward_; }
 
   /// The computing thread stood still for `group`.
   void add_exposed(std::size_t group, base::Nanoseconds duration);
@@ -43,9 +47,11 @@ class Measurements {
   void fill(Report& report) const;
 
  private:
+  void add_busy(base::TimePoint begin, base::TimePoint end);
+
   struct Sample {
     explicit Sample(std::size_t num_groups) : group_exposed(num_groups), group_reduce(num_groups), group_gather(num_groups) {}
-    base::Nanoseconds iteration{}, forward{}, backward{}, exposed{}, reduce{}, gather{}, update{};
+    base::Nanoseconds iteration{}, forward{}, backward{}, exposed{}, reduce{}, gather{}, update{}, busy{};
     std::vector<base::Nanoseconds> group_exposed, group_reduce, group_gather;
   };
   enum class Phase { kOutside, kForward, kBackward };
@@ -54,8 +60,9 @@ class Measurements {
   Sample current_;
   std::size_t iterations_seen_ = 0;
   Phase phase_ = Phase::kOutside;
-  base::TimePoint forward_begin_{}, backward_begin_{}, last_step_{}, last_reduce_end_{}, last_gather_end_{};
-  base::Nanoseconds exposed_at_phase_{}, last_iteration_{};
+  base::TimePoint forward_begin_{}, backward_begin_{}, last_step_{}, last_reduce_end_{}, last_gather_end_{}, last_end_{};
+  base::Nanoseconds exposed_at_phase_{}, computed_at_backward_{};
+  TunedIteration last_iteration_;
 };
 
 }  // namespace maypole::pipeline

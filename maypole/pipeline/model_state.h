@@ -74,9 +74,8 @@ struct ModelState {
 
   Measurements measurements;
 
-  std::optional<FusionTuner> tuner;              // until it has ended
-  std::shared_ptr<double> tuning_average_s;      // over ranks, of the window that is full; shared: the operation writes it
-  std::optional<comm::Work> tuning;              // the operation
+  std::optional<FusionTuner> tuner;              // touched by the computing thread only; none: the groups stay
+  std::atomic<bool> observing{false};            // the tuner wants to know of every first use
   std::optional<overlap::FusionPlan> next_plan;  // takes effect when the next step's first round begins
 
   [[nodiscard]] const overlap::FusionPlan& plan() const { return memory->plan(); }

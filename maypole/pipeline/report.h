@@ -15,6 +15,30 @@ struct GroupReport {
   double exposed_s = 0;  // time that compute stood still for this group
 };
 
+/// The blocks at which groups begin, of each arena; as overlap::plan_fusion_at() takes them.
+using Cuts = std::vector<std::vector<std::size_t>>;
+
+/// What groups were tuned for.
+struct TunedFor {
+  double link_s_per_byte = 0;  // of a phase, on the wire
+  double compute_s = 0;        // of an iteration
+};
+
+struct TriedGroups {
+  std::string what;  // default, plan, search
+  std::size_t groups = 0;
+  double iteration_s = 0;
+};
+
+/// How a model's groups came about.
+struct TuningReport {
+  std::size_t settled = 0;  // how often a choice was made
+  std::string text;         // one line for people
+  std::vector<TriedGroups> tried;
+  Cuts cuts;  // chosen last
+  TunedFor tuned_for;
+};
+
 struct Report {
   std::size_t iterations = 0;  // measured, without warm-up
   double iteration_s = 0;
@@ -29,6 +53,7 @@ struct Report {
   std::string schedule;
   std::string update;
   int world_size = 1;
+  std::string fusion;  // one line: how the groups came about; empty where they were given
   std::vector<GroupReport> groups;
 };
 

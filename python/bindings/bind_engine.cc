@@ -58,7 +58,7 @@ pipeline::OptimizerKind to_optimizer(const std::string& name) {
 
 ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded,
                   const std::string& optimizer, int num_state_slots, std::size_t group_bytes, const std::string& fusion_search,
-                  bool compress_bfloat16) {
+                  bool compress_bfloat16, const pipeline::Cuts& cuts, const std::pair<double, double>& tuned_for) {
   std::vector<pipeline::ParameterSpec> specs;
   specs.reserve(parameters.size());
   for (const auto& [name, count, dtype, group] : parameters) {
@@ -74,6 +74,8 @@ ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, cons
   }
   options.fusion_search = fusion_search;
   options.compress_bfloat16 = compress_bfloat16;
+  options.cuts = cuts;
+  options.tuned_for = {tuned_for.first, tuned_for.second};
   const nb::gil_scoped_release release;
   return check(engine.add_model(std::move(specs), options));
 }
@@ -105,6 +107,7 @@ nb::dict report(Engine& engine, ModelId model) {
   result["schedule"] = report.schedule;
   result["update"] = report.update;
   result["world_size"] = report.world_size;
+  result["fusion"] = report.fusion;
   nb::list groups;
   for (const pipeline::GroupReport& group : report.groups) {
     nb::dict row;
@@ -115,6 +118,25 @@ nb::dict report(Engine& engine, ModelId model) {
     groups.append(row);
   }
   result["groups"] = groups;
+  return result;
+}
+
+nb::dict tuning(Engine& engine, ModelId model) {
+  const pipeline::TuningReport report = engine.tuning(model);
+  nb::dict result;
+  result["settled"] = report.settled;
+  result["text"] = report.text;
+  nb::list tried;
+  for (const pipeline::TriedGroups& groups : report.tried) {
+    nb::dict row;
+    row["what"] = groups.what;
+    row["groups"] = groups.groups;
+    row["iteration_s"] = groups.iteration_s;
+    tried.append(row);
+  }
+  result["tried"] = tried;
+  result["cuts"] = report.cuts;
+  result["tuned_for"] = std::pair(report.tuned_for.link_s_per_byte, report.tuned_for.compute_s);
   return result;
 }
 
@@ -135,7 +157,8 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro(
           "communicator", [](Engine& engine) { return &engine.communicator(); }, nb::rv_policy::reference_internal)
       .def("add_model", &add_model, nb::arg("parameters"), nb::arg("schedule"), nb::arg("sharded"), nb::arg("optimizer"),
-           nb::arg("num_state_slots"), nb::arg("group_bytes"), nb::arg("fusion_search"), nb::arg("compress_bfloat16"))
+           nb::arg("num_state_slots"), nb::arg("group_bytes"), nb::arg("fusion_search"), nb::arg("compress_bfloat16"),
+           nb::arg("cuts") = pipeline::Cuts(), nb::arg("tuned_for") = std::pair(0.0, 0.0))
       .def("parameter", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.parameter(model, i)); })
       .def("gradient", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.gradient(model, i)); })
       .def("state", [](Engine& engine, ModelId model, std::size_t i, int slot) { return address_and_size(engine.state(model, i, slot)); })
@@ -155,6 +178,7 @@ void bind_engine(nb::module_& module) {
       .def(
           "before_use", [](Engine& engine, ModelId model, std::size_t i) { check(engine.before_use(model, i)); }, ReleaseGil())
       .def("in_motion", &Engine::in_motion)
+      .def("notes_first_use", &Engine::notes_first_use)
       .def(
           "synchronize", [](Engine& engine, ModelId model) { check(engine.synchronize(model)); }, ReleaseGil())
       .def("used", &Engine::used)
@@ -177,6 +201,8 @@ void bind_engine(nb::module_& module) {
           },
           ReleaseGil())
       .def("report", &report)
+      .def("tuning", &tuning)
+      .def("times_tuned", &Engine::times_tuned)
       .def(
           "write_timeline", [](Engine& engine, const std::string& path) { check(engine.write_timeline(path)); }, ReleaseGil())
       .def("finalize", [](Engine& engine) { check(engine.finalize()); }, ReleaseGil());

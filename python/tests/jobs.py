@@ -25,7 +25,7 @@ def run_job(ranks, script, *arguments, options=(), limit_s=LIMIT_S, **environmen
     if ranks > 0:
         command = [str(PROGRAM), "run", "-n", str(ranks), *options, "--", *command]
     path = os.pathsep.join([str(ROOT / "python"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    settings = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MAYPOLE_TIMEOUT": f"{TIMEOUT_S}s", **environment}
+    settings = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MAYPOLE_TIMEOUT": f"{TIMEOUT_S}s", "MAYPOLE_TUNING_CACHE": "off"} | environment
     started = subprocess.Popen(
         [*command, *map(str, arguments)],
         stdout=subprocess.PIPE,

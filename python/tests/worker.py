@@ -9,7 +9,7 @@ import traceback
 
 import maypole.torch as maypole
 import torch
-from cases import CASES, Job, loops, modules, optimizers, states, touching, wrongs  # noqa: F401  (they register their cases)
+from cases import CASES, Job, loops, modules, optimizers, states, touching, tuning, wrongs  # noqa: F401  (they register their cases)
 from jobs import STACKS_S
 from maypole.torch import runtime
 

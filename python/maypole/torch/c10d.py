@@ -191,7 +191,9 @@ class C10dEngine:
 
     def check_options(self, options):
         if options["fusion_search"]:
-            raise UsageError("the c10d back end does not tune its groups; use group_size='auto' or the native back end")
+            raise UsageError(
+                "the c10d back end does not tune its groups; use group_size='auto', which is its default size there, or the native back end"
+            )
         if options["sharded"]:
             raise UsageError("the c10d back end updates replicated; use update='replicated' or the native back end")
         if options["compress_bfloat16"]:
@@ -221,6 +223,9 @@ class C10dEngine:
         """Only the ring's engine tells the passes apart."""
 
     # --- one iteration ---
+
+    def notes_first_use(self, _model):
+        return False
 
     def gradient_ready(self, model, i, _address):
         state = self._models[model]

@@ -40,6 +40,12 @@ class NativeEngine:
         """(alpha_s, beta_s_per_byte) of the slowest edge, as measured when the ring formed."""
         return self._core.communicator.edge_cost
 
+    @property
+    def network(self):
+        """(transport, alpha_s, beta_s_per_byte): what groups are tuned for."""
+        transport = "shm" if "shared memory" in self._core.communicator.describe() else "tcp"
+        return (transport, *self.edge_cost)
+
     def check_options(self, options):
         if options["sharded"] and options["compress_bfloat16"]:
             raise UsageError(

@@ -7,9 +7,8 @@ from collections import OrderedDict
 
 import torch
 
-from maypole import _core
 from maypole.errors import UsageError
-from maypole.torch import guard, inspection, joining, profiling, runtime
+from maypole.torch import guard, inspection, joining, profiling, runtime, tuning
 from maypole.torch.buffers import BufferBroadcast
 from maypole.torch.collectives import all_reduce
 from maypole.torch.forward import ForwardHooks
@@ -26,16 +25,28 @@ class DistributedOptimizer(torch.optim.Optimizer):
     schedule: "weave" (default), "dear", "wfbp" or "sync": when communication runs (MAYPOLE_SCHEDULE overrides it).
     update: "auto" is "replicated", where every rank updates everything and each torch optimizer works; "sharded" updates and keeps
         state for a part on each rank (SGD, Adam, AdamW, RAdam, Adamax, Adadelta, Adagrad, RMSprop; schedules dear and weave).
-    group_size: bytes that travel together ("auto", a number, or text as "8MB"); "tune" or "tune:8MB" tries other sizes in the first
-        60 iterations, from the default or the given size on, and keeps the best.
+    group_size: what travels together. "auto" (default) observes some iterations, plans groups for this model and network, tries and
+        refines the plan, and has ended after 60 iterations; "plan" takes the plan untried; "tune" searches without a plan. They begin
+        with groups of 1 MiB, or of the size behind a colon ("auto:8MB"). A number of bytes, or text as "8MB", stays.
     broadcast_buffers: rank 0's buffers are everyone's, each iteration.
     compression: "bf16" sends float32 as bfloat16 (sums are kept in float32); None sends what there is.
+    tuning_cache: keep what "auto" chose, and begin with it the next time (MAYPOLE_TUNING_CACHE: a folder, or off).
 
     It is a torch.optim.Optimizer that shares param_groups and state with the inner one, so learning-rate schedulers built on either
     work. A world of one passes everything to the inner optimizer.
     """
 
-    def __init__(self, optimizer, model, schedule="weave", update="auto", group_size="auto", broadcast_buffers=True, compression=None):
+    def __init__(
+        self,
+        optimizer,
+        model,
+        schedule="weave",
+        update="auto",
+        group_size="auto",
+        broadcast_buffers=True,
+        compression=None,
+        tuning_cache=True,
+    ):
         # torch.optim.Optimizer.__init__ is not called: param_groups and state are the inner optimizer's.
         here = runtime.current()
         if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, DistributedOptimizer):
@@ -64,7 +75,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "sharded": sharded,
             "optimizer": kind,
             "num_state_slots": 0,
-            **_group_options(group_size),
+            **tuning.group_options(group_size, here.backend == "native" and self._profiler is None),
             "compress_bfloat16": compression == "bf16",
         }
         here.engine.check_options(options)
@@ -74,7 +85,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         inspection.agree(model, parameters, names, settings)
         inspection.share_values(model, parameters)
         self._watch = inspection.OptionWatch(optimizer, here.size)
-        rounds = Rounds(here.engine, parameters, names, groups, options)
+        rounds = Rounds(here.engine, parameters, names, groups, options, tuning.TunedGroups(options, here, tuning_cache))
         self._rounds = rounds
         self._state = EngineState(rounds, optimizer, kind, sharded)
         options["num_state_slots"] = self._state.num_slots
@@ -266,17 +277,3 @@ def _check_options(schedule, update, compression):
             f"schedule='{schedule}' gathers gradients and update='sharded' never does; use schedule='weave', or update='replicated'"
         )
     return update == "sharded"
-
-
-def _group_options(group_size):
-    """What engine.add_model() is told: group_bytes (0: its default) and the search that tunes them, if any."""
-    search = ""
-    size = group_size
-    if isinstance(size, str) and size.partition(":")[0] == "tune":
-        search, size = "bayes", size.partition(":")[2] or "auto"
-    if size == "auto":
-        return {"group_bytes": 0, "fusion_search": search}
-    size = _core.parse_bytes(size) if isinstance(size, str) else int(size)
-    if size <= 0:
-        raise UsageError(f"group_size is 'auto', 'tune' or a positive number of bytes, not {group_size!r}")
-    return {"group_bytes": size, "fusion_search": search}

@@ -34,9 +34,8 @@ _open_rounds = []  # of all models
 
 
 class Rounds:
-    def __init__(self, engine, parameters, names, param_groups, options):
-        """parameters: of one optimizer, without repetition and without empty ones; param_groups: the index of each one's param group;
-        options: keywords of engine.add_model."""
+    def __init__(self, engine, parameters, names, param_groups, options, tuned):
+        """parameters: of one optimizer, none twice, none empty; param_groups: of each one its param group; options: of engine.add_model."""
         self.engine = engine
         self.parameters = parameters  # in forward order once the engine knows them
         self.names = names
@@ -48,7 +47,7 @@ class Rounds:
         self.on_set_up = None  # called once, when the engine has taken the parameters over
         self.on_event = None  # join(): called before each collective step with its name
         self.joining = False
-        self._options = options
+        self._options, self._tuned = options, tuned
         self._param_groups = param_groups
         self._lost = set()  # gradients to which a sharded update added what this rank never had
         self._uncovered = []  # gradients that nobody shall read, without their guard while compiled code runs
@@ -283,6 +282,7 @@ class Rounds:
         self._placement.keep(self.parameters, self.names)
         self._event("step")
         self.engine.step(self.model, hyper)
+        self._tuned.keep(self.engine, self.model)
         if update is not None:
             if self.phase == IDLE:
                 self._show_averages()
@@ -323,7 +323,7 @@ class Rounds:
         parameter.__class__ = self._types[i]
         # The groups that held it hold its neighbours too: spare them the call.
         i += 1
-        if self.model is not None:
+        if self.model is not None and not self.engine.notes_first_use(self.model):
             while i < len(self.parameters) and type(self.parameters[i]) is not self._types[i] and not self.engine.in_motion(self.model, i):
                 self.parameters[i].__class__ = self._types[i]
                 i += 1
@@ -428,7 +428,7 @@ class Rounds:
         if self.model is None:
             return runtime.empty_report(self._options["schedule"], "sharded" if self.sharded else "replicated")
         waits = "once a forward, at its beginning (torch.compile)" if self.compiled else "at the first use of each parameter"
-        return {**self.engine.report(self.model), "waits": waits}
+        return {**self.engine.report(self.model), **self._tuned.report(), "waits": waits}
 
     def close(self):
         """The optimizer is gone: parameters come to rest and keep their memory."""
@@ -481,7 +481,7 @@ class Rounds:
         self.fired = [0] * len(order)
         self._param_groups = [self._param_groups[i] for i in order]
         specs = [(name, p.numel(), NUMBERS[p.dtype], group) for name, p, group in zip(self.names, self.parameters, self._param_groups)]
-        self.model = self.engine.add_model(specs, **self._options)
+        self.model = self.engine.add_model(specs, **self._options, **self._tuned.of_earlier_run(self.engine, specs))
         self._placement = Placement(self.engine, self.model, self.parameters)
         self.views = self._placement.gradients
         for i, (parameter, view) in enumerate(zip(self.parameters, self.views)):

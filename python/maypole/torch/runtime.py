@@ -66,7 +66,15 @@ class IterationClock:
 def empty_report(schedule, update):
     """The fields of a report, before anything was measured."""
     figures = ("iteration_s", "forward_s", "backward_s", "reduce_scatter_s", "all_gather_s", "communication_s", "exposed_s", "bound_s")
-    return {**dict.fromkeys(figures, 0.0), "iterations": 0, "schedule": schedule, "update": update, "world_size": size(), "groups": []}
+    return {
+        **dict.fromkeys(figures, 0.0),
+        "iterations": 0,
+        "schedule": schedule,
+        "update": update,
+        "world_size": size(),
+        "fusion": "",
+        "groups": [],
+    }
 
 
 def init(backend=None, timeout=None):

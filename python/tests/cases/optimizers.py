@@ -202,17 +202,3 @@ def bfloat16_compression_trains_replicas_alike_and_close(job: Job):
     for parameter in model.parameters():
         copies = maypole.all_gather(parameter)
         assert all(torch.equal(copy, copies[0]) for copy in copies)
-
-
-@case
-def groups_that_are_tuned_while_training_change_no_result(job: Job):
-    if job.backend != "native":
-        model = mlp()
-        with expect_error("tune"):
-            job.distribute(sgd(model), model, group_size="tune")
-        return
-
-    def loop(*arguments):
-        simple_loop(*arguments, steps=70)  # the search ends within 60
-
-    job.compare(lambda: mlp(width=100), adamw, loop, group_size="tune:1MB")
