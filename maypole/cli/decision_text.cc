@@ -119,11 +119,12 @@ absl::StatusOr<DecisionDump> parse_dump(const std::string& text, const std::stri
   }
   MAYPOLE_RETURN_IF_ERROR(problems.status());
   MAYPOLE_ASSIGN_OR_RETURN(model::Instance instance, formats::read_instance(map["instance"], problems));
-  DecisionDump dump{{}, std::move(instance), {}, {}, {}, 0, 0, {}, {}, {}};
+  DecisionDump dump{{}, std::move(instance), {}, {}, {}, 0, 0, 0, {}, {}, {}};
   dump.policy.text = map["policy"].text();
   dump.policy.name = map["policy_name"].text();
   dump.policy.options = read_options(map["options"]);
   dump.slot = map["slot"].integer(0, std::numeric_limits<std::int64_t>::max());
+  dump.unchanged_slots = map["unchanged_slots"].integer(0, std::numeric_limits<std::int64_t>::max());
   dump.remaining_slots = map["remaining_slots"].optional_number().value_or(std::numeric_limits<double>::infinity());
   const formats::Value states = map["states"];
   const std::vector<formats::Value> listed = states.list();
@@ -156,6 +157,7 @@ formats::DecisionLine to_line(const sched::Decision& decision, std::span<const m
     line.jobs.push_back(formats::job_line(jobs[placement.job.index()].id, placement.embedding, cluster));
   }
   line.utility = decision.utility;
+  line.objective = decision.objective;
   line.bound = decision.bound;
   line.bound_lp = decision.bound_lp;
   line.gap = decision.gap;
@@ -186,6 +188,7 @@ absl::StatusOr<std::vector<sched::Decision>> to_decisions(const std::vector<form
     }
     std::ranges::sort(decision.placements, {}, &sched::Placement::job);
     decision.utility = line.utility;
+    decision.objective = line.objective;
     decision.bound = line.bound;
     decision.bound_lp = line.bound_lp;
     decision.gap = line.gap;
@@ -201,6 +204,7 @@ sched::SlotProblem DecisionDump::problem() const {
   problem.cluster = &instance.cluster;
   problem.slot = slot;
   problem.slot_s = instance.slot_s;
+  problem.unchanged_slots = unchanged_slots;
   for (std::size_t i = 0; i < records.size(); ++i) {
     problem.jobs.push_back(sched::view_of(records[i], ids[i], problem.start_s(), remaining_slots));
     problem.jobs.back().waiting_s = waiting_s[i];  // as it was, to the last bit
@@ -222,6 +226,7 @@ std::string question_json(const sched::SlotProblem& problem, const PolicySpec& p
   json["policy_name"] = policy.name;
   json["options"] = options_json(policy.options);
   json["slot"] = problem.slot;
+  json["unchanged_slots"] = problem.unchanged_slots;
   json["remaining_slots"] = remaining == std::numeric_limits<double>::infinity() ? Json(nullptr) : Json(remaining);
   json["instance"] = Json::parse(formats::instance_json(asked));
   json["states"] = std::move(states);

@@ -36,6 +36,7 @@ struct DecisionDump {
   std::vector<double> waiting_s;         // the same
   double remaining_slots = 0;
   std::int64_t slot = 0;
+  std::int64_t unchanged_slots = 0;
   formats::DecisionLine decision;  // the answer that was given
   std::string note;
   sched::Work work;

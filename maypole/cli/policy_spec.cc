@@ -151,7 +151,7 @@ std::string policy_help() {
       "  topology            place rings by topology (fifo, srtf, drf, las, optimus)\n"
       "  threshold=S         las: GPU-seconds after which a job falls into the second queue\n"
       "  continuous          las: no queues\n"
-      "  ageing=R            gadget: what a waiting job gains per second, as a share of its best gain\n"
+      "  ageing=R            gadget: what a waiting job gains per second, as a share of its best gain; default: by its length\n"
       "  pivots=N, columns=N, tries=N   gadget: limits of work per slot\n"
       "  nodes=N             exact: nodes of the search per slot; beyond them the answer is marked, with its proven gap\n"
       "  roundings=N         gadget-paper: roundings at most\n"

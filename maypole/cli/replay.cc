@@ -35,6 +35,7 @@ std::vector<std::string> differences(const DecisionDump& dump, const sched::Deci
   }
   const formats::DecisionLine line = to_line(answer, by_id, dump.instance.cluster);
   compare("jobs", line.jobs == dump.decision.jobs);
+  compare("objective", line.objective == dump.decision.objective);
   compare("bound", line.bound == dump.decision.bound);
   compare("bound_lp", line.bound_lp == dump.decision.bound_lp);
   compare("gap", line.gap == dump.decision.gap);

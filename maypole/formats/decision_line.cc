@@ -72,9 +72,12 @@ std::string decision_json(const DecisionLine& decision) {
     }
     text += fmt::format("], \"bandwidth\": {}}}", limit_json(job.bandwidth));
   }
-  text += fmt::format("}}, \"utility\": {}, \"bound\": {}, \"bound_lp\": {}, \"gap\": {}, \"limited\": {}, \"seconds\": {}}}",
-                      format_number(decision.utility), json_number(decision.bound), json_number(decision.bound_lp),
-                      json_number(decision.gap), decision.limited, format_number(decision.seconds));
+  text += fmt::format("}}, \"utility\": {}, ", format_number(decision.utility));
+  if (decision.objective) {
+    text += fmt::format("\"objective\": {}, ", format_number(*decision.objective));
+  }
+  text += fmt::format("\"bound\": {}, \"bound_lp\": {}, \"gap\": {}, \"limited\": {}, \"seconds\": {}}}", json_number(decision.bound),
+                      json_number(decision.bound_lp), json_number(decision.gap), decision.limited, format_number(decision.seconds));
   return text;
 }
 
@@ -86,6 +89,7 @@ DecisionLine read_decision(const Value& value) {
     decision.jobs.push_back(read_job_line(job.name, job.value));
   }
   decision.utility = map["utility"].number();
+  decision.objective = map["objective"].optional_number();
   decision.bound = map["bound"].optional_number();
   decision.bound_lp = map["bound_lp"].optional_number();
   decision.gap = map["gap"].optional_number();

@@ -30,6 +30,7 @@ struct DecisionLine {
   std::int64_t slot = 0;
   std::vector<JobLine> jobs;  // only those with workers
   double utility = 0;
+  std::optional<double> objective;  // written where the policy has one
   std::optional<double> bound;
   std::optional<double> bound_lp;
   std::optional<double> gap;

@@ -33,6 +33,8 @@ TEST(DecisionLineTest, WritesTheVeryTextThatItRead) {
   const auto decision = parse_decision_line(kLine, "d.jsonl", 4);
   ASSERT_TRUE(decision.ok()) << decision.status();
   EXPECT_EQ(decision_json(*decision), kLine);
+  const std::string with_objective = with("0.1, ", "0.1, \"objective\": 0.2, ");
+  EXPECT_EQ(decision_json(parse_decision_line(with_objective, "d.jsonl", 4).value()), with_objective);
   EXPECT_EQ(decision->jobs.size(), 3U);
   EXPECT_EQ(decision->jobs[0].edges[1], (std::vector<std::string>{"s1>r0", "r0>s0"}));
   EXPECT_EQ(decision->bound_lp, std::nullopt);

@@ -15,6 +15,11 @@ namespace maypole::lp {
 
 namespace {
 
+// CLP ends the process (an assertion) over objective coefficients of 1e25 and more, and takes bounds of that size for none. Larger
+// objectives are scaled below this; programs with larger bounds or entries are not given to it.
+constexpr double kLargestObjective = 1e15;
+constexpr double kLargestNumber = 1e24;
+
 double to_clp(double bound) { return std::isinf(bound) ? (bound > 0 ? COIN_DBL_MAX : -COIN_DBL_MAX) : bound; }
 
 // Rows or columns in the arrays that CLP takes.
@@ -37,7 +42,10 @@ struct Solver::State {
   LinearProgram program;
   ClpSimplex clp;
   Batch new_rows, new_columns;
-  bool columns_changed = true;  // since the last solve: the basis is primal feasible still, so the primal simplex goes on from it
+  double scale = 1;              // of the objective as CLP has it: a power of two
+  double largest_objective = 0;  // of all coefficients that there have been
+  bool too_large = false;        // some bound or entry is
+  bool columns_changed = true;   // since the last solve: the basis is primal feasible still, so the primal simplex goes on from it
   Solution solution;
   std::int64_t total_pivots = 0;
 
@@ -56,6 +64,9 @@ struct Solver::State {
   }
   void flush_columns() {
     if (new_columns.size() > 0) {
+      for (double& objective : new_columns.objective) {
+        objective *= scale;
+      }
       clp.addColumns(new_columns.size(), new_columns.lower.data(), new_columns.upper.data(), new_columns.objective.data(),
                      new_columns.starts.data(), new_columns.indices.data(), new_columns.elements.data());
       new_columns = {};
@@ -67,7 +78,25 @@ struct Solver::State {
     flush_columns();
   }
 
+  void note_bounds(double lower, double upper) {
+    const auto is_too_large = [](double bound) { return std::isfinite(bound) && std::abs(bound) > kLargestNumber; };
+    too_large = too_large || is_too_large(lower) || is_too_large(upper);
+  }
+  void note_objective(double objective) { largest_objective = std::max(largest_objective, std::abs(objective)); }
+  // 1 for all that is not huge, so that the usual program reaches CLP as it is.
+  void rescale() {
+    const double wanted = largest_objective > kLargestObjective ? std::ldexp(1, -std::ilogb(largest_objective)) : 1;
+    if (wanted == scale) {
+      return;
+    }
+    scale = wanted;
+    for (std::size_t j = 0; j < program.num_columns(); ++j) {
+      clp.setObjectiveCoefficient(static_cast<int>(j), -program.column(ColumnId::from_index(j)).objective * scale);
+    }
+  }
+
   RowId add_row(const Row& row, std::span<const RowTerm> terms) {
+    note_bounds(row.lower, row.upper);
     const RowId id = program.add_row(row);
     flush_columns();
     std::vector<RowTerm> sorted(terms.begin(), terms.end());
@@ -79,6 +108,7 @@ struct Solver::State {
         coefficient += sorted[first].coefficient;
       }
       if (coefficient != 0) {
+        note_bounds(coefficient, coefficient);
         program.append_term(column, {id, coefficient});
         new_rows.indices.push_back(column.value());
         new_rows.elements.push_back(coefficient);
@@ -95,7 +125,10 @@ struct Solver::State {
     columns_changed = true;
     const ColumnId id = program.add_column(std::move(column));
     const Column& added = program.column(id);
+    note_objective(added.objective);
+    note_bounds(added.lower, added.upper);
     for (const Term& term : added.terms) {
+      note_bounds(term.coefficient, term.coefficient);
       new_columns.indices.push_back(term.row.value());
       new_columns.elements.push_back(term.coefficient);
     }
@@ -140,12 +173,18 @@ struct Solver::State {
 
   SolveStatus solve(std::int64_t max_pivots) {
     flush();
+    rescale();
     solution = {};
     std::int64_t left = std::max<std::int64_t>(max_pivots, 0);
     if (bounds_contradict()) {
       solution.status = SolveStatus::kInfeasible;
     } else if (std::ranges::all_of(program.columns(), [](const Column& column) { return column.terms.empty(); })) {
       return solve_without_terms();
+    } else if (too_large) {
+      solution.primal.assign(program.num_columns(), 0);
+      solution.duals.assign(program.num_rows(), 0);
+      solution.reduced = reduced_costs(program, solution.duals);
+      return solution.status;
     } else {
       const int status = run_to_the_end(left);
       solution.status = status == 0   ? SolveStatus::kOptimal
@@ -210,7 +249,7 @@ struct Solver::State {
         solution.primal[ColumnId::from_index(j)] = clp.primalColumnSolution()[j];
       }
       for (std::size_t i = 0; i < num_rows; ++i) {
-        solution.duals[RowId::from_index(i)] = -clp.dualRowSolution()[i];
+        solution.duals[RowId::from_index(i)] = -clp.dualRowSolution()[i] / scale;
       }
     }
     solution.reduced = reduced_costs(program, solution.duals);
@@ -290,19 +329,22 @@ RowId Solver::add_row(const Row& row, std::span<const RowTerm> terms) { return s
 ColumnId Solver::add_column(Column column) { return state_->add_column(std::move(column)); }
 
 void Solver::set_row_bounds(RowId id, double lower, double upper) {
+  state_->note_bounds(lower, upper);
   state_->program.set_row_bounds(id, lower, upper);
   state_->flush();
   state_->clp.setRowBounds(id.value(), to_clp(lower), to_clp(upper));
 }
 void Solver::set_column_bounds(ColumnId id, double lower, double upper) {
+  state_->note_bounds(lower, upper);
   state_->program.set_column_bounds(id, lower, upper);
   state_->flush();
   state_->clp.setColumnBounds(id.value(), to_clp(lower), to_clp(upper));
 }
 void Solver::set_objective(ColumnId id, double objective) {
+  state_->note_objective(objective);
   state_->program.set_objective(id, objective);
   state_->flush();
-  state_->clp.setObjectiveCoefficient(id.value(), -objective);
+  state_->clp.setObjectiveCoefficient(id.value(), -objective * state_->scale);
   state_->columns_changed = true;
 }
 

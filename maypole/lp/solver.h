@@ -24,8 +24,8 @@ enum class SolveStatus {
   kOptimal,
   kInfeasible,  // `ray` proves it
   kUnbounded,   // `ray` proves it, together with a feasible `primal`
-  kLimit,       // the limit of pivots was reached, or the numbers were too bad to go on: `primal` may be infeasible, `duals` may be
-                // far from optimal; lp::dual_bound still makes a valid bound of them
+  kLimit,       // the limit of pivots was reached, or the numbers were too bad to go on (finite bounds or entries over 1e24 always are):
+                // `primal` may be infeasible, `duals` may be far from optimal; lp::dual_bound still makes a valid bound of them
 };
 
 /// What the last solve found. With y = duals and d = reduced: at the optimum y_i >= 0 where only the row's upper bound binds, <= 0 where

@@ -211,6 +211,36 @@ TEST(SolverTest, TheLimitOfPivotsCutsAndTheNextSolveGoesOn) {
   EXPECT_EQ(none.solution().pivots, 0);
 }
 
+TEST(SolverTest, ObjectivesOfAnySizeAreSolved) {  // CLP itself ends the process from 1e25 on
+  for (const double unit : {1e-12, 1.0, 1e14, 1e24, 1e26, 1e120, 1e300}) {
+    SCOPED_TRACE(unit);
+    Solver solver;
+    const RowId knapsack = solver.add_row({.upper = 10});
+    solver.add_column({.objective = 1, .upper = 1, .terms = {{knapsack, 4}}});
+    ASSERT_EQ(solver.solve(kNoLimit), SolveStatus::kOptimal);
+    solver.add_column({.objective = 8 * unit, .upper = 1, .terms = {{knapsack, 8}}});
+    const ColumnId third = solver.add_column({.upper = 1, .terms = {{knapsack, 4}}});
+    solver.set_objective(third, 2 * unit);
+    ASSERT_EQ(solver.solve(kNoLimit), SolveStatus::kOptimal);
+    EXPECT_NEAR(solver.solution().objective, unit < 1 ? 1 + 6 * unit : 9 * unit, 1e-9 * std::max(1.0, unit));
+    EXPECT_TRUE(check_optimal(solver.program(), solver.solution().primal, solver.solution().duals).ok());
+    solver.set_objective(third, 0);  // the scale stays, the answer follows
+    ASSERT_EQ(solver.solve(kNoLimit), SolveStatus::kOptimal);
+    EXPECT_NEAR(solver.solution().objective, unit < 1 ? 1 + 6 * unit : 8 * unit + 0.5, 1e-9 * std::max(1.0, unit));
+  }
+}
+
+TEST(SolverTest, NumbersTooLargeForTheSolverGiveNoAnswerAndNoEnd) {
+  Solver bound;
+  bound.add_column({.objective = 1, .upper = 1, .terms = {{bound.add_row({.upper = 1e26}), 1}}});
+  EXPECT_EQ(bound.solve(kNoLimit), SolveStatus::kLimit);
+  EXPECT_EQ(bound.solution().duals.size(), 1u);
+  EXPECT_EQ(bound.solution().primal.size(), 1u);
+  Solver entry;
+  entry.add_column({.objective = 1, .upper = 1, .terms = {{entry.add_row({.upper = 1}), 1e200}}});
+  EXPECT_EQ(entry.solve(kNoLimit), SolveStatus::kLimit);
+}
+
 TEST(SolverTest, TheSameCallsGiveTheSameBits) {
   base::Rng rng(11);
   const LinearProgram program = assignment(20, rng);

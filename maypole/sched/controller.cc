@@ -55,8 +55,13 @@ absl::StatusOr<model::JobId> Controller::submit(model::Job job) {
   active_.insert(std::ranges::upper_bound(active_, records_.back().job.arrival_s, {},
                                           [this](model::JobId other) { return records_[other.index()].job.arrival_s; }),
                  id);
-  repeats_left_ = 0;
+  changed();
   return id;
+}
+
+void Controller::changed() {
+  repeats_left_ = 0;
+  unchanged_slots_ = 0;
 }
 
 void Controller::leave(model::JobId job, JobPhase phase, double at_s) {
@@ -65,7 +70,7 @@ void Controller::leave(model::JobId job, JobPhase phase, double at_s) {
   record.ended_s = at_s;
   record.current.reset();
   std::erase(active_, job);
-  repeats_left_ = 0;
+  changed();
 }
 
 void Controller::end(model::JobId job, JobPhase phase, double at_s) {
@@ -107,13 +112,14 @@ void Controller::set_capacity() {
   MAYPOLE_CHECK(cluster.ok());  // it differs from a checked one by zeros only
   available_ = std::move(cluster).value();
   policy_->reset();  // what it kept may be about the other cluster
-  repeats_left_ = 0;
+  changed();
 }
 
 const SlotProblem& Controller::pose(std::int64_t slot) {
   problem_.cluster = &available_;
   problem_.slot = slot;
   problem_.slot_s = options_.slot_s;
+  problem_.unchanged_slots = slot == slot_ + 1 ? unchanged_slots_ : 0;
   problem_.jobs.clear();
   const double remaining = options_.slots > 0 ? static_cast<double>(options_.slots - slot) : std::numeric_limits<double>::infinity();
   for (const model::JobId id : active_) {
@@ -140,6 +146,7 @@ SlotOutcome Controller::decide(std::int64_t slot) {
   MAYPOLE_CHECK_GT(slot, slot_);
   MAYPOLE_CHECK(!open_);
   const SlotProblem& problem = pose(slot);
+  unchanged_slots_ = problem.unchanged_slots + 1;
   base::Rng rng = slot_rng(options_.seed, slot);
   const base::TimePoint before = clock_->now();
   SlotOutcome outcome;
@@ -151,7 +158,7 @@ SlotOutcome Controller::decide(std::int64_t slot) {
     outcome.decision = kept(slot);
     outcome.decision.note = fmt::format("the policy's answer was refused: {}", outcome.violations.front());
     outcome.refused = true;
-    repeats_left_ = 0;
+    changed();
   }
   outcome.decision.slot = slot;
   outcome.decision.seconds = seconds;
@@ -164,6 +171,7 @@ SlotOutcome Controller::repeat(std::int64_t slot) {
   MAYPOLE_CHECK_GT(slot, slot_);
   MAYPOLE_CHECK(!open_);
   --repeats_left_;
+  ++unchanged_slots_;
   SlotOutcome outcome;
   outcome.decision.slot = slot;
   outcome.decision.placements = placements_;
@@ -229,7 +237,7 @@ std::vector<EndedJob> Controller::end_slot() {
     if (gained.ended) {
       ended.push_back({placement.job, start_s + gained.used_s});
     } else if (worker_limit(view_of(record, placement.job, start_s, 0)) != limit) {
-      repeats_left_ = 0;  // its budget runs low: the policy must see that
+      changed();  // its budget runs low: the policy must see that
     }
   }
   for (const EndedJob& job : ended) {

@@ -94,6 +94,7 @@ class Controller {
   void set_capacity();
   void end(model::JobId job, JobPhase phase, double at_s);
   void leave(model::JobId job, JobPhase phase, double at_s);
+  void changed();
   [[nodiscard]] Decision kept(std::int64_t slot) const;
   void apply(SlotOutcome& outcome);
 
@@ -112,6 +113,7 @@ class Controller {
   std::int64_t slot_ = -1;             // decided last
   bool open_ = false;                  // decided and not yet credited
   std::int64_t repeats_left_ = 0;
+  std::int64_t unchanged_slots_ = 0;
 };
 
 }  // namespace maypole::sched

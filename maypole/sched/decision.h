@@ -30,9 +30,10 @@ struct Decision {
   std::int64_t slot = 0;
   std::vector<Placement> placements;  // by JobId, ascending; only jobs with workers
   double utility = 0;                 // sum of this slot's utility gains
+  std::optional<double> objective;    // the same in the policy's own objective, where it has one: bounds and gap are on this scale
   std::optional<double> bound_lp;     // LP relaxation of (12), which does not see links
   std::optional<double> bound;        // the tighter one: only columns that fit alone, with link rows
-  std::optional<double> gap;          // (bound - objective) / bound in the policy's own objective; 0 where bound is 0
+  std::optional<double> gap;          // (bound - objective) / bound, or of utility without objective; 0 where bound is 0
   bool limited = false;               // a limit of work cut the search: the answer holds, the gap may be wide
   std::string note;  // why a fallback answered, or what the policy measured (gadget-paper: alpha, beta, gamma); may be empty
   Work work;

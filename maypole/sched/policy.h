@@ -39,11 +39,13 @@ struct PolicyOptions {
   std::int64_t max_pivots = 20000;
   std::int64_t max_columns = 2000000;
   std::int64_t max_roundings = 64;
-  /// gadget: utility that a waiting job gains per second of waiting, as a share of its own best gain, compounded; 0 switches ageing
-  /// off.
-  double ageing_per_s = 0;
-  /// las: GPU-seconds after which a job falls into the second queue; negative: continuous (no queues).
-  double las_threshold_s = 3600;
+  /// gadget: utility that a waiting job gains per second of waiting, as a share of its own best gain, compounded. A larger rate starts
+  /// a job that others pass sooner, and costs mean completion time. 0 switches ageing off; negative: by the job's own length
+  /// (gadget_candidate.h), and off where the run has a horizon, since what counts then is the utility at its end.
+  double ageing_per_s = -1;
+  /// las: accelerator-seconds after which a job falls into the second queue; 0: what the active jobs have attained in the mean, which
+  /// fits seconds as well as days; negative: continuous (no queues).
+  double las_threshold_s = 0;
   /// las, and the other rigid policies: place rings by topology (fewest racks, fullest servers) in place of the paper's greedy.
   bool topology_aware = false;
   /// exact: nodes of the branch and bound at most; cut there, the best choice stands with its proven bound, marked `limited`.

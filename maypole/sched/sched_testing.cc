@@ -231,6 +231,7 @@ PolicyRun run_policy(Policy& policy, const model::Instance& instance, std::uint6
   std::vector<std::optional<model::Embedding>> currents(instance.jobs.size());
   const ResourceId accelerator = instance.cluster.accelerator();
   std::int64_t promised = 0;
+  std::int64_t unchanged = 0;
   std::vector<std::pair<std::int32_t, int>> jobs_before;
   for (std::size_t i = 0; i < states.size(); ++i) {
     states[i].id = model::JobId::from_index(i);
@@ -251,12 +252,14 @@ PolicyRun run_policy(Policy& policy, const model::Instance& instance, std::uint6
         problem.jobs.push_back(state);
       }
     }
-    Decision decision = policy.decide(problem, rng);
-    // What the policy promised to repeat it must decide again, as long as the jobs and their limits are the same.
     std::vector<std::pair<std::int32_t, int>> jobs;
     for (const ActiveJob& job : problem.jobs) {
       jobs.emplace_back(job.id.value(), worker_limit(job));
     }
+    unchanged = jobs == jobs_before ? unchanged + 1 : 0;
+    problem.unchanged_slots = unchanged;
+    Decision decision = policy.decide(problem, rng);
+    // What the policy promised to repeat it must decide again, as long as the jobs and their limits are the same.
     if (promised > 0 && jobs == jobs_before && decision.placements != run.decisions.back().placements) {
       run.violations.push_back(fmt::format("slot {} differs from what {} promised to repeat", slot, policy.name()));
     }

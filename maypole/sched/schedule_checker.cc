@@ -209,11 +209,24 @@ class SlotCheck {
     if (!(std::abs(decision_.utility - utility) <= slack)) {
       report("slot {}: utility is given as {}, the accounting makes it {}", slot_.slot, decision_.utility, utility);
     }
-    if (decision_.bound && !(*decision_.bound >= utility - slack)) {
-      report("slot {}: the bound {} is below the utility {}", slot_.slot, *decision_.bound, utility);
+    // A policy with an objective of its own counts nothing below its utility, and its bounds and gap are on that scale.
+    const double reached = decision_.objective.value_or(utility);
+    const char* const name = decision_.objective ? "objective" : "utility";
+    const double margin = kUtilityTolerance * std::max(1.0, std::abs(reached));
+    if (!(reached >= utility - slack)) {
+      report("slot {}: the objective {} is below the utility {}", slot_.slot, reached, utility);
     }
-    if (decision_.bound_lp && !(*decision_.bound_lp >= utility - slack)) {
-      report("slot {}: the LP bound {} is below the utility {}", slot_.slot, *decision_.bound_lp, utility);
+    if (decision_.bound && !(*decision_.bound >= reached - margin)) {
+      report("slot {}: the bound {} is below the {} {}", slot_.slot, *decision_.bound, name, reached);
+    }
+    if (decision_.bound_lp && !(*decision_.bound_lp >= reached - margin)) {
+      report("slot {}: the LP bound {} is below the {} {}", slot_.slot, *decision_.bound_lp, name, reached);
+    }
+    if (decision_.gap && decision_.bound) {
+      const double gap = *decision_.bound > 0 ? std::max(0.0, (*decision_.bound - reached) / *decision_.bound) : 0;
+      if (!(std::abs(*decision_.gap - gap) <= kUtilityTolerance)) {
+        report("slot {}: gap is given as {}, bound and {} make it {}", slot_.slot, *decision_.gap, name, gap);
+      }
     }
   }
 

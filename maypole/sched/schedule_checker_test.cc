@@ -145,6 +145,23 @@ TEST_F(ScheduleChecker, RecomputesTheUtilityAndWantsBoundsAboveIt) {
                                         HasSubstr("the bound 1.4 is below"), HasSubstr("the LP bound 1.3 is below")));
 }
 
+TEST_F(ScheduleChecker, HoldsBoundsAndGapAgainstThePolicysOwnObjective) {
+  decision_.utility = std::sqrt(2);
+  decision_.objective = 3;
+  decision_.bound = 4;
+  decision_.bound_lp = 5;
+  decision_.gap = 0.25;
+  EXPECT_THAT(violations(), IsEmpty());
+  decision_.bound = 2;  // above the utility, which is no excuse
+  decision_.gap = 0;
+  EXPECT_THAT(violations(), ElementsAre("slot 0: the bound 2 is below the objective 3"));
+  decision_.bound = 4;
+  EXPECT_THAT(violations(), ElementsAre("slot 0: gap is given as 0, bound and objective make it 0.25"));
+  decision_.objective = 1;
+  decision_.gap = 0.75;
+  EXPECT_THAT(violations(), ElementsAre(HasSubstr("the objective 1 is below the utility 1.41")));
+}
+
 TEST_F(ScheduleChecker, SubtractsTheCostOfAResize) {
   jobs_[0].progress.resize_s = 15;
   const Embedding current{{ServerId(2), ServerId(3)}, {}, {6}};

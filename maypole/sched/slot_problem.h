@@ -30,6 +30,8 @@ struct SlotProblem {
   const model::Cluster* cluster = nullptr;
   std::int64_t slot = 0;
   double slot_s = 60;
+  /// Slots decided since anything but progress and waiting changed: a job that came or ended, a worker_limit(), a server. 0: something did.
+  std::int64_t unchanged_slots = 0;
   std::vector<ActiveJob> jobs;  // in order of arrival (then of JobId)
 
   [[nodiscard]] double start_s() const { return static_cast<double>(slot) * slot_s; }

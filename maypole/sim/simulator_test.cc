@@ -8,6 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
 #include <utility>
 
 namespace maypole::sim {
@@ -135,6 +140,111 @@ TEST(Simulator, SkippingUnchangedSlotsChangesNothingButTheNumberOfQuestions) {
     EXPECT_EQ(one.jobs[i].ended_s, two.jobs[i].ended_s);
     EXPECT_EQ(one.jobs[i].attained_s, two.jobs[i].attained_s);
   }
+}
+
+/// Three servers of four GPUs; jobs of 1 to 12 GPUs, some of them elastic, in bursts.
+model::Instance bursts(std::uint64_t seed) {
+  model::ClusterParts parts;
+  parts.resources = {"gpu"};
+  parts.racks = {"r"};
+  for (int s = 0; s < 3; ++s) {
+    model::Server server;
+    server.id = fmt::format("s{}", s);
+    server.rack = model::RackId(0);
+    server.capacity.assign(1, 4);
+    parts.servers.push_back(server);
+  }
+  model::Instance instance{model::Cluster::make(std::move(parts)).value(), {}, 60, 0, seed};
+  base::Rng rng(seed, "bursts");
+  for (int i = 0; i < 40; ++i) {
+    const auto burst = static_cast<double>(rng.uniform_int(0, 5));
+    model::Job made = job(fmt::format("j{}", i), 1500 * burst + rng.uniform(0, 200), static_cast<int>(rng.uniform_int(1, 12)), 1);
+    made.work = 10 * made.workers * rng.uniform(0.5, 15);
+    made.weight = 1 / *made.work;
+    if (i % 3 == 0) {
+      made.max_workers = 2 * made.workers;
+      made.progress.resize_s = 5;
+    }
+    if (made.max_workers > 12) {
+      made.max_workers = 12;
+    }
+    made.min_workers = made.workers;
+    instance.jobs.push_back(std::move(made));
+  }
+  std::ranges::sort(instance.jobs, {}, &model::Job::arrival_s);
+  return instance;
+}
+
+TEST(Simulator, SkippingChangesNothingUnderAnyPolicyThatPromisesToRepeat) {
+  for (const char* name : {"gadget", "gadget-blind", "srtf", "las", "drf", "optimus", "fifo"}) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", name, seed));
+      const model::Instance instance = bursts(seed);
+      const base::ManualClock clock;
+      std::vector<sched::Decision> decisions[2];
+      std::vector<Simulation> runs;
+      for (const bool skip : {true, false}) {
+        const SimulationOptions options = {.skip_unchanged = skip, .on_slot = [&](const sched::SlotOutcome& slot) {
+                                             EXPECT_THAT(slot.violations, ::testing::IsEmpty());
+                                             decisions[skip ? 0 : 1].push_back(slot.decision);
+                                           }};
+        auto result = simulate(instance, sched::make_policy(name, {}).value(), options, clock);
+        ASSERT_TRUE(result.ok()) << result.status();
+        runs.push_back(*std::move(result));
+      }
+      ASSERT_EQ(decisions[0].size(), decisions[1].size());
+      for (std::size_t slot = 0; slot < decisions[0].size(); ++slot) {
+        ASSERT_EQ(decisions[0][slot].placements, decisions[1][slot].placements) << "slot " << slot;
+        ASSERT_EQ(decisions[0][slot].utility, decisions[1][slot].utility) << "slot " << slot;
+      }
+      for (std::size_t i = 0; i < instance.jobs.size(); ++i) {
+        ASSERT_TRUE(runs[0].jobs[i].ended_s.has_value());
+        EXPECT_EQ(runs[0].jobs[i].ended_s, runs[1].jobs[i].ended_s);
+        EXPECT_EQ(runs[0].jobs[i].attained_s, runs[1].jobs[i].attained_s);
+        EXPECT_EQ(runs[0].jobs[i].resizes, runs[1].jobs[i].resizes);
+      }
+      const auto asked = [](const Simulation& run) { return std::ranges::count(run.slots, true, &SlotSample::decided); };
+      if (std::string_view(name).starts_with("gadget")) {
+        EXPECT_LT(asked(runs[0]), 0.8 * static_cast<double>(asked(runs[1])));
+      }
+    }
+  }
+}
+
+// 32 GPUs; small jobs of four GPUs and two slots come faster than they can be served, and each is worth 8 times the big one by the
+// worker, 16 times in its last slot. The worth of the big one, which takes 20 minutes, grows by e every two hours that it waits, so nothing
+// that comes more than ln(16) times two hours after it may pass.
+TEST(Simulator, AStreamOfSmallJobsCannotStarveABigOneUnderGadget) {
+  constexpr int kStream = 60;
+  model::ClusterParts parts;
+  parts.resources = {"gpu"};
+  parts.racks = {"r"};
+  for (int s = 0; s < 4; ++s) {
+    model::Server server;
+    server.id = fmt::format("s{}", s);
+    server.rack = model::RackId(0);
+    server.capacity.assign(1, 8);
+    parts.servers.push_back(server);
+  }
+  model::Instance instance{model::Cluster::make(std::move(parts)).value(), {}, 600, 0, 1};
+  instance.jobs.push_back(job("big", 0, 32, 32 * 10 * 2));
+  for (int slot = 0; slot < kStream; ++slot) {
+    for (int k = 0; k < 5; ++k) {
+      instance.jobs.push_back(job(fmt::format("s{}-{}", slot, k), slot * instance.slot_s, 4, 4 * 10 * 2));
+    }
+  }
+  for (model::Job& made : instance.jobs) {
+    made.min_workers = made.workers;
+    made.weight = 1 / *made.work;
+  }
+  const auto started_s = [&](double ageing) {
+    const base::ManualClock clock;
+    auto result = simulate(instance, sched::make_policy("gadget", {.ageing_per_s = ageing}).value(), {}, clock);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result->jobs[0].started_s.value_or(1e9);
+  };
+  EXPECT_GE(started_s(0), kStream * instance.slot_s);  // without age it waits for the stream to end
+  EXPECT_LE(started_s(-1), std::log(16) * 7200 + 10 * instance.slot_s);
 }
 
 TEST(Simulator, AHorizonEndsTheRunAndWhatDidNotEndHasNoMakespan) {

@@ -5,10 +5,14 @@
 #include "maypole/sched/policies/gadget_builder.h"
 #include "maypole/sched/policies/gadget_classes.h"
 #include "maypole/sched/policies/gadget_columns.h"
+#include "maypole/sched/policies/gadget_give_back.h"
 #include "maypole/sched/policies/gadget_greedy.h"
+#include "maypole/sched/policies/gadget_hold.h"
 #include "maypole/sched/policies/gadget_pooled.h"
 #include "maypole/sched/policies/gadget_search.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace maypole::sched {
@@ -19,9 +23,17 @@ using gadget::Candidate;
 using gadget::Ring;
 
 constexpr double kEnough = 1e-4;        // a gap at which nothing more is tried
+constexpr int kServersTriedHard = 32;   // up to this size of cluster; beyond it the gap widens, since a step costs more and improves less
 constexpr std::int64_t kRoundings = 8;  // of the master's columns; local search does the rest
 constexpr std::int64_t kSubgradientSteps = 100;
 constexpr double kEnoughAtSize = 5e-3;  // the same in a large cluster, where a step improves little
+
+// From kEnough to kEnoughAtSize, even steps by each doubling of the servers.
+double enough_gap(int servers) {
+  const double doublings = std::log2(static_cast<double>(servers) / kServersTriedHard);
+  const double all = std::log2(static_cast<double>(gadget::kServersEverywhere) / kServersTriedHard);
+  return kEnough * std::pow(kEnoughAtSize / kEnough, std::clamp(doublings / all, 0.0, 1.0));
+}
 
 // The rings as a decision. What does not fit by the count of another class is left out: it never happens, and if it did, the cluster
 // would be worth more than the job.
@@ -51,7 +63,12 @@ class Gadget : public Policy {
 
   std::string name() const override { return blind_ ? "gadget-blind" : "gadget"; }
 
+  std::int64_t repeats(const SlotProblem& problem, const Decision& /*decision*/) const override { return gadget::held_after(problem); }
+
   Decision decide(const SlotProblem& problem, base::Rng& rng) override {
+    if (gadget::is_held(problem)) {
+      return gadget::hold(problem);
+    }
     if (!blind_) {
       return solve(problem, problem, rng);
     }
@@ -67,20 +84,34 @@ class Gadget : public Policy {
   }
 
  private:
+  // To go on as it is and fill what is free may be the better greedy answer; of equals it is, since nothing moves.
+  static void go_on_if_no_worse(gadget::Builder& builder, const std::vector<Candidate>& candidates, const gadget::PooledBound& pooled,
+                                const gadget::Prices& prices, Work& work) {
+    std::vector<Ring> changed = builder.rings();
+    const double value = builder.objective();
+    builder.reset({});
+    gadget::build_greedily(builder, candidates, pooled.prices, prices, gadget::Running::kAll);
+    ++work.roundings;
+    if (builder.objective() < value) {
+      builder.reset(std::move(changed));
+    }
+  }
+
   // Few servers: every ring is priced over all of them, and the bound is that of whole rings.
   void refine_small(const gadget::Topology& topology, const std::vector<Candidate>& candidates, const gadget::PooledBound& pooled,
                     const gadget::Prices& prices, gadget::Builder& builder, double& bound, Decision& decision, base::Rng& rng) const {
+    const double gap = enough_gap(topology.num_servers());
     gadget::SearchLimits search{
-        .steps = 20 * options_.max_roundings, .patience = 100, .max_columns = options_.max_columns, .enough = bound * (1 - kEnough)};
+        .steps = 20 * options_.max_roundings, .patience = 100, .max_columns = options_.max_columns, .enough = bound * (1 - gap)};
     decision.limited = gadget::improve(builder, candidates, prices, search, rng);
     if (builder.objective() >= search.enough) {
       return;
     }
     const gadget::ColumnBound columns =
         gadget::column_bound(topology, candidates, builder.rings(), pooled.prices,
-                             {.max_pivots = options_.max_pivots, .max_columns = options_.max_columns}, decision.work);
+                             {.max_pivots = options_.max_pivots, .max_columns = options_.max_columns, .gap = gap}, decision.work);
     bound = std::min(bound, columns.bound);
-    search.enough = bound * (1 - kEnough);
+    search.enough = bound * (1 - gap);
     const std::int64_t roundings = std::min(kRoundings, options_.max_roundings);
     for (std::int64_t k = 0; k < roundings && builder.objective() < search.enough; ++k) {
       gadget::round_columns(builder, candidates, columns, rng);
@@ -128,6 +159,9 @@ class Gadget : public Policy {
     const gadget::Prices prices = gadget::uniform_prices(topology, pooled.prices);
     gadget::build_greedily(builder, candidates, pooled.prices, prices);
     decision.work.roundings = 1;
+    if (std::ranges::any_of(candidates, &Candidate::keepable)) {
+      go_on_if_no_worse(builder, candidates, pooled, prices, decision.work);
+    }
     double bound = pooled.value;
     const double enough = bound * (1 - kEnough);
     if (topology.num_servers() <= gadget::kServersEverywhere) {
@@ -135,8 +169,10 @@ class Gadget : public Policy {
     } else if (builder.objective() < enough) {
       refine_large(topology, candidates, pooled, builder, bound, decision, rng);
     }
+    gadget::give_back(builder, candidates);
     decision.bound_lp = pooled.value;
     decision.bound = bound;
+    decision.objective = builder.objective();
     decision.gap = bound > 0 ? std::max(0.0, (bound - builder.objective()) / bound) : 0;
     write_placements(real, candidates, builder.rings(), decision);
     return decision;

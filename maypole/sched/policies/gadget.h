@@ -11,6 +11,8 @@
 //   4. where that is not near the bound, in small clusters: columns, their rounding     gadget_columns.h
 //      in large ones: prices by class of server, and the greedy again under them       gadget_classes.h
 //   5. local search                                                                     gadget_search.h
+//   6. workers above a minimum go to jobs that wait, where that loses nothing             gadget_give_back.h
+// Slots in which nothing came or ended go on as they are, where utilities are linear       gadget_hold.h
 //
 // gadget-blind does not see `work`; a `budget` it does, as a limit and as the reach of a convex utility. For `linear` utilities it weighs
 // progress by (slot + largest attained service) / (slot + attained service): what has run long is likely to run long still.

@@ -30,6 +30,9 @@ Builder::Builder(const Topology& topology, const std::vector<Candidate>& candida
       all_racks_(static_cast<std::size_t>(topology.num_racks())),
       everywhere_(topology.num_servers() <= kServersEverywhere) {
   std::iota(all_racks_.begin(), all_racks_.end(), 0);
+  if (prices_walks(topology)) {
+    walks_.emplace(topology.cluster());
+  }
 }
 
 double Builder::objective() const {
@@ -57,13 +60,9 @@ bool Builder::put_if_it_fits(int job, Ring ring) {
   if (ring.kept) {
     return keep(job);
   }
-  std::vector<int> racks;
-  for (const Part& part : ring.parts) {
-    racks.push_back(topology_->rack_of(part.server));
-  }
-  std::ranges::sort(racks);
-  const auto num_racks = std::ranges::unique(racks).begin() - racks.begin();
-  if ((here.max_racks > 0 && num_racks > here.max_racks) || !space_.route(ring, here) || !space_.holds(ring, here)) {
+  const bool has_paths = ring.parts.size() > 1 && ring.paths.size() == ring.parts.size() && space_.holds(ring, here);
+  if ((here.max_racks > 0 && num_racks(*topology_, ring) > here.max_racks) ||
+      (!has_paths && !(space_.route(ring, here) && space_.holds(ring, here)))) {
     return false;
   }
   ring.value = here.value(ring.workers, static_cast<int>(ring.parts.size()));
@@ -119,6 +118,15 @@ bool Builder::place(int job, const Prices& prices, double scale) {
       found = std::move(running);
     }
   }
+  if (!found) {
+    return false;
+  }
+  put(job, *std::move(found));
+  return true;
+}
+
+bool Builder::place_least(int job) {
+  std::optional<Ring> found = find(job, no_prices_, {.dense = true});
   if (!found) {
     return false;
   }
@@ -203,7 +211,39 @@ bool Builder::search(int job, const Prices& prices, const Goal& goal, std::span<
       return true;
     }
   }
-  return false;
+  return walks_ && here.max_racks == 0 && !scored.empty() && search_walks(job, prices, goal, best);
+}
+
+// Where none of the cut tree's proposals finds its paths one after the other: closed walks over what is free.
+bool Builder::search_walks(int job, const Prices& prices, const Goal& goal, Best& best) {
+  const Candidate& here = candidate(job);
+  WalkPrices walk_prices = WalkPrices::zero(topology_->cluster());
+  for (std::size_t k = 0; k < prices.amount.size(); ++k) {
+    walk_prices.amount[k] = goal.scale * prices.amount[k];
+  }
+  walks_->run(here, space_, walk_prices);
+  work_->columns += static_cast<std::int64_t>(here.limit) * topology_->num_servers();
+  bool improved = false;
+  for (const WalkPricer::Found& found : walks_->found()) {
+    if (found.ring.workers <= goal.from_workers || found.ring.workers < here.min) {
+      continue;
+    }
+    const double value = here.value(found.ring.workers, static_cast<int>(found.ring.parts.size()));
+    double score = value - found.cost - goal.from_value;
+    if (score <= kMargin * here.best) {
+      continue;
+    }
+    if (goal.dense) {
+      score /= found.ring.workers - goal.from_workers;
+    }
+    if (score > best.score && space_.holds(found.ring, here)) {
+      best.score = score;
+      best.ring = found.ring;
+      best.ring.value = value;
+      improved = true;
+    }
+  }
+  return improved;
 }
 
 std::vector<int> Builder::likely_racks(int job, double wanted) const {

@@ -9,6 +9,7 @@
 
 #include "maypole/sched/decision.h"
 #include "maypole/sched/policies/gadget_pricer.h"
+#include "maypole/sched/policies/gadget_walks.h"
 
 #include <optional>
 #include <span>
@@ -36,6 +37,8 @@ class Builder {
   bool put_if_it_fits(int job, Ring ring);
   /// Frees everything, then takes these.
   void reset(std::vector<Ring> rings);
+  /// Of a worker, by the pooled prices; by its share of the cluster where nothing is scarce.
+  [[nodiscard]] double unit_price(const Candidate& candidate) const;
   [[nodiscard]] bool holds(int job, const Ring& ring) const { return space_.holds(ring, candidate(job)); }
   /// Lets the job, which must have none, go on with the ring that runs; false where that does not fit, or may not be kept.
   bool keep(int job);
@@ -43,6 +46,8 @@ class Builder {
   /// Gives the job, which must have none, the ring (a new one, or the one that runs) that is worth most after `scale` times its price;
   /// whether there was one worth more than that.
   bool place(int job, const Prices& prices, double scale = 1);
+  /// The same with as few workers as gain most by the worker, links and servers free.
+  bool place_least(int job);
   /// Lazy greedy: while anything fits, the job with the largest gain per unit of (pooled) price grows by the step that gains most per
   /// unit, starting from the rings that stand. Only these jobs.
   void fill(std::span<const int> jobs);
@@ -62,9 +67,9 @@ class Builder {
     Ring ring;
   };
   bool search(int job, const Prices& prices, const Goal& goal, std::span<const int> racks, bool cross, Best& best);
+  bool search_walks(int job, const Prices& prices, const Goal& goal, Best& best);
   [[nodiscard]] std::vector<int> likely_racks(int job, double wanted) const;
   [[nodiscard]] std::vector<int> racks_together(int job, double wanted) const;
-  [[nodiscard]] double unit_price(const Candidate& candidate) const;
   [[nodiscard]] double next_density(int job) const;
 
   const Topology* topology_;
@@ -73,6 +78,7 @@ class Builder {
   Work* work_;
   Space space_;
   Pricer pricer_;
+  std::optional<WalkPricer> walks_;  // in general graphs
   Prices no_prices_;
   std::vector<Ring> rings_;
   std::vector<int> all_racks_;

@@ -11,7 +11,11 @@ namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 // By how much, relative to its value, a running ring is preferred to an equal new one: equal inputs must not make rings move.
-constexpr double kKeepPreference = 1e-6;
+constexpr double kKeep = 1e-7;
+constexpr double kPresence = 3e-4;  // of its best gain, for any job that runs
+constexpr double kPatience = 2;     // times its length: the time in which the worth of a waiting job grows by e
+constexpr double kLeastPatienceS = 7200;
+constexpr double kPatienceOfUnknownS = 86400;  // where the length is not known
 // How much more the progress of a job counts that needs every slot it has left to reach the end of its hull's chord.
 constexpr double kUrgency = 2;
 constexpr double kMostAge = 30;  // beyond it, e-foldings of age would drown all else in rounding
@@ -24,6 +28,21 @@ double seconds_waited(const ActiveJob& active, const SlotProblem& problem) {
   const int workers = active.running() ? active.current->workers() : active.job->min_workers;
   const double here = problem.start_s() - active.job->arrival_s;
   return std::max({0.0, active.waiting_s, here - active.worker_slots * problem.slot_s / workers});
+}
+
+// Per second.
+double ageing_rate(const ActiveJob& active, const SlotProblem& problem, const CandidateOptions& options) {
+  if (options.ageing_per_s >= 0) {
+    return options.ageing_per_s;
+  }
+  if (std::isfinite(active.remaining_slots)) {
+    return 0;
+  }
+  const double rate = best_rate(active, active.job->max_workers, problem.slot_s);
+  if (!active.job->work || !(rate > 0)) {
+    return 1 / kPatienceOfUnknownS;
+  }
+  return 1 / std::max(kLeastPatienceS, kPatience * *active.job->work / rate * problem.slot_s);
 }
 
 int racks_of(const model::Cluster& cluster, std::span<const model::ServerId> ring) {
@@ -169,12 +188,14 @@ std::vector<Candidate> make_candidates(const SlotProblem& problem, const Candida
         const double progress = slot_progress(active, shape, /*resized=*/false, problem.slot_s);
         const double gained = candidate.gain_factor * candidate.gain(progress);
         candidate.keepable = true;
-        candidate.keep_value = gained * (1 + kKeepPreference) + candidate.change_cost(gained, progress);
+        candidate.keep_value = gained * (1 + kKeep) + candidate.change_cost(gained, progress);
       }
     }
-    if (options.ageing_per_s > 0 && candidate.limit > 0) {
+    if (candidate.limit > 0) {
       fill_hull(candidate);
-      candidate.bonus = candidate.best * std::expm1(std::min(kMostAge, options.ageing_per_s * seconds_waited(active, problem)));
+      candidate.bonus =
+          candidate.best *
+          (kPresence + std::expm1(std::min(kMostAge, ageing_rate(active, problem, options) * seconds_waited(active, problem))));
       for (int w = candidate.min; w <= candidate.limit; ++w) {
         candidate.local[static_cast<std::size_t>(w)] += candidate.bonus;
         candidate.spread[static_cast<std::size_t>(w)] += candidate.bonus;

@@ -5,15 +5,20 @@
 //
 //   value(w, servers) = hull gain of the slot's progress                        (concave_hull.h)
 //                     - what the change of ring costs, if the job runs           a share resize_s / (slot_s A) of the gain
-//                     + (exp(ageing_per_s * seconds waited) - 1) * its best gain  (any w >= min_workers)
+//                     + (kPresence + exp(age) - 1) * its best gain                (any w >= min_workers)
 //   keep              = hull gain on the ring it has + the cost of a restart
 //
 // A ring is expected to stay for A slots: at least 1, at most kSlotsHeld, at most what the job has left to run. So a change pays where
 // it brings more than its cost within A slots, and an eviction where what it makes room for is worth more than the restart.
 //
-// Age compounds, so that it wins: a job that is worth 1/k of others by the worker can be passed only by those that arrive less than
-// ln(k) / ageing_per_s after it, however many they are. Were it linear, an endless stream of jobs worth more would age as well, and win.
-// A job keeps its age when it runs: else it would be stopped as soon as it had started.
+// Age is the time that the job has waited, over the time in which its worth grows by e: 1 / ageing_per_s, or, by default, twice the time
+// that it takes with all its workers, at least two hours; a day where its length is unknown. Where the run has a horizon there is no age.
+// Age compounds, so that it wins: a job that is worth 1/k of others by the worker can be passed only by those that arrive less than ln(k)
+// such times after it, however many they are. Were it linear, an endless stream of jobs worth more would age as well, and win. A job keeps
+// its age when it runs: else it would be stopped as soon as it had started.
+//
+// kPresence decides ties: of equal sums the one in which more jobs run. It is more than what speaks for a ring that stands (kKeep by the
+// worker), less than anything that counts.
 //
 // Two kinds of job are weighed, by a factor of at least 1, because a slot's sum of gains does not tell when they should run:
 //   * `linear` with work: every unit of progress is worth the same, so no order of the jobs is better than another but for when they end.
@@ -59,7 +64,7 @@ struct Candidate {
   // How values come about: gain per progress (after the hull or Smith's rule), and what is added to it.
   HullGain gain;
   double gain_factor = 1;
-  double bonus = 0;       // ageing, at any w >= min
+  double bonus = 0;       // age and presence, at any w >= min
   double cost_share = 0;  // of a gain that a change of ring, or a restart, costs; before division by the slots held
   double slot_s = 0;
 
@@ -70,8 +75,8 @@ struct Candidate {
 };
 
 struct CandidateOptions {
-  double ageing_per_s = 0;
-  bool blind = false;  // lengths are hidden: weigh `linear` by attained service
+  double ageing_per_s = 0;  // negative: by the job's length
+  bool blind = false;       // lengths are hidden: weigh `linear` by attained service
 };
 
 /// [position in problem.jobs].

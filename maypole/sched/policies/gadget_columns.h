@@ -13,7 +13,8 @@
 // of servers that cannot hold it (restatement 4.8), and the bound is no better than the pooled one. The last rows hold for whole rings
 // only: two that each take more than half of a link do not share it.
 //
-// Columns are priced exactly by gadget_pricer.h. For any prices y >= 0
+// In a general graph of few servers the last two rows are those of every directed link, and columns carry their paths
+// (gadget_walks.h). Columns are priced exactly by gadget_pricer.h, closed walks from below. For any prices y >= 0
 //     bound(y) = sum of y over the right sides + sum_i max(0, best of job i after prices)
 // is no smaller than the value of any solution (Lagrange), so the bound holds wherever the generation is cut short.
 

@@ -40,7 +40,8 @@ Worth worth_of(const Candidate& candidate, double unit) {
 
 }  // namespace
 
-void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices, const Prices& prices) {
+void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices, const Prices& prices,
+                    Running running) {
   std::vector<double> units(candidates.size(), 0);
   std::vector<Worth> worths(candidates.size());
   std::vector<int> rest;
@@ -57,7 +58,8 @@ void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, 
     worths[i] = worth_of(candidate, units[i]);
     const int job = static_cast<int>(i);
     all.push_back(job);
-    if (candidate.keepable && worths[i].keep >= 0 && worths[i].keep >= worths[i].changed && builder.keep(job)) {
+    const bool worth_it = running == Running::kAll || (worths[i].keep >= 0 && worths[i].keep >= worths[i].changed);
+    if (candidate.keepable && worth_it && builder.keep(job)) {
       continue;
     }
     if (candidate.keepable) {

@@ -7,8 +7,14 @@
 
 namespace maypole::sched::gadget {
 
-/// Fills the empty builder: running rings worth their price stay; then, by worth per price, every other job takes the ring that is
-/// worth most after `prices`; then stopped rings that still fit come back; what is left goes by marginal utility.
-void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices, const Prices& prices);
+enum class Running {
+  kWhereWorthIt,  // a ring stays where it is worth its price, and no other is worth more
+  kAll,           // every ring stays
+};
+
+/// Fills the empty builder: running rings stay; then, by worth per price, every other job takes the ring that is worth most after `prices`;
+/// then stopped rings that still fit come back; what is left goes by marginal utility.
+void build_greedily(Builder& builder, const std::vector<Candidate>& candidates, const model::Amounts& pooled_prices, const Prices& prices,
+                    Running running = Running::kWhereWorthIt);
 
 }  // namespace maypole::sched::gadget

@@ -4,6 +4,7 @@
 #include "maypole/lp/solver.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace maypole::sched::gadget {
 
@@ -85,12 +86,16 @@ PooledBound pooled_bound(const model::Cluster& cluster, const std::vector<Candid
   if (std::ranges::count(binds, true) <= 1 || max_pivots <= 0) {
     return best;
   }
+  double scale = std::numeric_limits<double>::min();  // the solver's tolerances are absolute
+  for (const Segment& segment : segments) {
+    scale = std::max(scale, segment.value);
+  }
   lp::Solver solver;
   for (std::size_t i = 0; i < num_resources; ++i) {
     solver.add_row({.upper = cluster.total_capacity()[model::ResourceId::from_index(i)]});
   }
   for (const Segment& segment : segments) {
-    lp::Column column{.objective = segment.value, .upper = 1};
+    lp::Column column{.objective = segment.value / scale, .upper = 1};
     for (std::size_t i = 0; i < num_resources; ++i) {
       column.terms.push_back({lp::RowId::from_index(i), segment.workers * (*segment.demand)[model::ResourceId::from_index(i)]});
     }
@@ -100,7 +105,7 @@ PooledBound pooled_bound(const model::Cluster& cluster, const std::vector<Candid
   work.pivots += solver.total_pivots();
   PooledBound solved{.value = 0, .prices = model::Amounts(num_resources, 0)};
   for (std::size_t i = 0; i < num_resources; ++i) {
-    solved.prices[model::ResourceId::from_index(i)] = std::max(0.0, solver.solution().duals[lp::RowId::from_index(i)]);
+    solved.prices[model::ResourceId::from_index(i)] = scale * std::max(0.0, solver.solution().duals[lp::RowId::from_index(i)]);
   }
   solved.value = lagrangian(cluster, candidates, solved.prices);
   return solved.value < best.value ? solved : best;

@@ -2,6 +2,7 @@
 #include "maypole/sched/policies/gadget_pricer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace maypole::sched::gadget {
@@ -103,7 +104,8 @@ void Pricer::run(const Query& query) {
     entry_of_.assign(static_cast<std::size_t>(topology_->num_nodes()), -1);
     held_.assign(static_cast<std::size_t>(topology_->num_servers()), 0);
   }
-  scale_ = query.preferences ? candidate.best : 0;
+  // A power of two, so that equal sums of preferences stay equal to the last bit.
+  scale_ = query.preferences && candidate.best > 0 ? std::ldexp(1.0, std::ilogb(candidate.best)) : 0;
   const bool moves = query.preferences && candidate.active->running();
   if (moves) {
     for (const model::ServerId server : candidate.active->current->ring) {

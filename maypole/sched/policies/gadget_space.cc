@@ -14,6 +14,15 @@ constexpr std::size_t kBuckets = 129;  // servers with more than 128 units free 
 constexpr int kLookedAt = 8;           // servers of each bucket that tightest_server tries
 }  // namespace
 
+int num_racks(const Topology& topology, const Ring& ring) {
+  std::vector<int> racks;
+  for (const Part& part : ring.parts) {
+    racks.push_back(topology.rack_of(part.server));
+  }
+  std::ranges::sort(racks);
+  return static_cast<int>(std::ranges::unique(racks).begin() - racks.begin());
+}
+
 Ring ring_of(const model::Embedding& embedding) {
   Ring ring;
   ring.workers = embedding.workers();

@@ -30,6 +30,8 @@ struct Ring {
   bool operator==(const Ring&) const = default;
 };
 
+/// Racks in which it has workers.
+[[nodiscard]] int num_racks(const Topology& topology, const Ring& ring);
 /// The parts of an embedding: runs of equal servers.
 [[nodiscard]] Ring ring_of(const model::Embedding& embedding);
 [[nodiscard]] model::Embedding embedding_of(const Ring& ring, const model::Job& job);
@@ -45,6 +47,7 @@ class Space {
   [[nodiscard]] int fit(int server, const model::Job& job, int limit) const;
   /// Whether one edge of `bandwidth` can leave the node's part and one can enter it.
   [[nodiscard]] bool open(int node, double bandwidth) const;
+  [[nodiscard]] bool has_room(model::LinkId link, double bandwidth) const;
   /// Whether servers and links hold the ring.
   [[nodiscard]] bool holds(const Ring& ring, const Candidate& candidate) const;
   void take(const Ring& ring, const Candidate& candidate) { add(ring, candidate, -1); }
@@ -63,7 +66,6 @@ class Space {
  private:
   void add(const Ring& ring, const Candidate& candidate, double sign);
   [[nodiscard]] std::size_t bucket_of(int server) const;
-  [[nodiscard]] bool has_room(model::LinkId link, double bandwidth) const;
   [[nodiscard]] std::vector<model::LinkId> free_path(int from, int to, double bandwidth);
 
   const Topology* topology_;

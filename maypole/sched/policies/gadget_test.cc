@@ -78,6 +78,56 @@ TEST(Gadget, AJobThatHoldsTenGpusGivesOneToAWaitingJobAndKeepsTheOthers) {
   EXPECT_THAT(workers_of(problem, decide(problem)), ElementsAre(9, 1));
 }
 
+TEST(Gadget, SurplusGoesToWaitingJobsWhereItIsWorthTheSameAndNoFurther) {
+  const Cluster cluster = flat_cluster({4, 4, 2});
+  std::vector<Job> jobs = {elastic_job(cluster, "a", 5, 10)};
+  for (int k = 0; k < 6; ++k) {
+    jobs.push_back(rigid_job(cluster, fmt::format("b{}", k), 1));
+  }
+  for (Job& job : jobs) {
+    job.utility.kind = model::UtilityKind::kLinear;
+  }
+  Embedding current;
+  for (const int server : {0, 0, 0, 0, 1, 1, 1, 1, 2, 2}) {
+    current.ring.emplace_back(server);
+    current.edges.emplace_back();
+  }
+  SlotProblem problem = problem_of(cluster, jobs);
+  problem.jobs[0].current = &current;
+  EXPECT_THAT(workers_of(problem, decide(problem)), ElementsAre(5, 1, 1, 1, 1, 1, 0));
+  jobs.resize(2);
+  problem = problem_of(cluster, jobs);
+  problem.jobs[0].current = &current;
+  EXPECT_THAT(workers_of(problem, decide(problem)), ElementsAre(9, 1));
+  jobs[1] = rigid_job(cluster, "b", 5);  // several workers at once
+  jobs[1].utility.kind = model::UtilityKind::kLinear;
+  EXPECT_THAT(workers_of(problem, decide(problem)), ElementsAre(5, 5));
+  jobs[1].weight = 0.99;  // now it would be a loss
+  EXPECT_THAT(workers_of(problem, decide(problem)), ElementsAre(10, 0));
+}
+
+TEST(Gadget, EqualJobsNeitherResizeNorEvictEachOther) {
+  const Cluster cluster = flat_cluster({4, 4});
+  std::vector<Job> jobs = {elastic_job(cluster, "a", 2, 8), elastic_job(cluster, "b", 2, 8)};
+  for (Job& job : jobs) {
+    job.utility.kind = model::UtilityKind::kLinear;
+  }
+  const Embedding four = on_one_server(0, 4);
+  const Embedding other = on_one_server(1, 4);
+  SlotProblem problem = problem_of(cluster, jobs);
+  problem.jobs[0].current = &four;
+  problem.jobs[1].current = &other;
+  const Decision decision = decide(problem);
+  ASSERT_EQ(decision.placements.size(), 2u);
+  EXPECT_EQ(decision.placements[0].embedding, four);
+  EXPECT_EQ(decision.placements[1].embedding, other);
+  const std::vector<Job> rigid = {rigid_job(cluster, "a", 4), rigid_job(cluster, "b", 4), rigid_job(cluster, "c", 4)};
+  problem = problem_of(cluster, rigid);
+  problem.jobs[2].current = &four;
+  problem.jobs[1].current = &other;
+  EXPECT_THAT(workers_of(problem, decide(problem)), ElementsAre(0, 4, 4));
+}
+
 TEST(Gadget, AJobGrowsByItselfWhenGpusComeFreeInsideItsRackWhileItCan) {
   const Cluster cluster = tree_cluster({.racks = 3, .servers_per_rack = 4, .gpus = 4});
   std::vector<Job> jobs = {elastic_job(cluster, "a", 4, 16)};
@@ -192,7 +242,7 @@ TEST(Gadget, WithAgeingAGangOf64StartsUnderAStreamOfSmallJobs) {
     }
     return std::int64_t{-1};
   };
-  EXPECT_EQ(first_slot({}), -1);
+  EXPECT_EQ(first_slot({}), -1);  // with a horizon, what counts is the utility at its end
   const std::int64_t started = first_slot({.ageing_per_s = 0.02});
   EXPECT_GE(started, 1);
   EXPECT_LE(started, 12);

@@ -19,18 +19,21 @@ class Las : public Policy {
   [[nodiscard]] std::string name() const override { return "las"; }
 
   [[nodiscard]] Decision decide(const SlotProblem& problem, base::Rng& /*rng*/) override {
+    const double threshold_s = threshold(problem);
     std::vector<std::size_t> order(problem.jobs.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, {}, [&](std::size_t i) {
       const ActiveJob& job = problem.jobs[i];
-      return continuous() ? std::tuple(job.attained_s, !job.running(), i)
-                          : std::tuple(job.attained_s >= threshold_s_ ? 1.0 : 0.0, false, i);
+      return continuous() ? std::tuple(job.attained_s, !job.running(), i) : std::tuple(job.attained_s >= threshold_s ? 1.0 : 0.0, false, i);
     });
     return decide_rigid(problem, order, style_);
   }
 
   // As long as no running job has attained so much that one which waits comes before it.
   [[nodiscard]] std::int64_t repeats(const SlotProblem& problem, const Decision& decision) const override {
+    if (threshold_s_ == 0 && decision.placements.size() < problem.jobs.size()) {
+      return 0;  // the mean moves with every slot
+    }
     std::unordered_map<std::int32_t, const model::Embedding*> rings;
     for (const Placement& placement : decision.placements) {
       rings.emplace(placement.job.value(), &placement.embedding);
@@ -61,6 +64,16 @@ class Las : public Policy {
 
  private:
   [[nodiscard]] bool continuous() const { return threshold_s_ < 0; }
+  [[nodiscard]] double threshold(const SlotProblem& problem) const {
+    if (threshold_s_ != 0) {
+      return threshold_s_;
+    }
+    double sum = 0;
+    for (const ActiveJob& job : problem.jobs) {
+      sum += job.attained_s;
+    }
+    return problem.jobs.empty() ? 0 : sum / static_cast<double>(problem.jobs.size());
+  }
 
   double threshold_s_;
   RingStyle style_;
