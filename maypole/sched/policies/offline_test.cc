@@ -74,7 +74,9 @@ double best_by_sequences(const Instance& instance, std::vector<ActiveJob> jobs, 
   if (slot == instance.slots) {
     return 0;
   }
-  SlotProblem problem{&instance.cluster, slot, instance.slot_s, {}};
+  SlotProblem problem;
+  problem.cluster = &instance.cluster;
+  problem.slot_s = instance.slot_s;
   std::vector<std::vector<TinyOption>> options;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     jobs[j].current = held[j].ring.empty() ? nullptr : &held[j];
