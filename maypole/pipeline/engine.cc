@@ -149,7 +149,7 @@ absl::Status EngineImpl::close_round(ModelState& m) {
 
 absl::Status EngineImpl::close_open_rounds() {
   std::vector<ModelState*> closed;
-  for (const auto& m : models_) {
+  for (const auto& [id, m] : models_) {
     if (m->stage == Stage::kOpen) {
       MAYPOLE_RETURN_IF_ERROR(close_round(*m));
       closed.push_back(m.get());

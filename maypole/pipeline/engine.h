@@ -63,7 +63,16 @@ struct StepOptions {
 
 using ModelId = std::size_t;
 
-class Engine {
+/// What keeps memory where it is: the front end's tensors over it may outlive the model and the engine.
+struct MemoryHandles {
+  using List = std::vector<std::shared_ptr<const void>>;
+  List parameters;
+  List gradients;
+  List state;
+};
+
+/// Shared where it has to outlive the interpreter (process_end.h).
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
   /// Takes the communicator. Starts the engine thread.
   static absl::StatusOr<std::unique_ptr<Engine>> create(std::unique_ptr<comm::Communicator> communicator, const EngineOptions& options);
@@ -78,8 +87,8 @@ class Engine {
   /// Memory of parameter i, gradient i: `count` elements, stable until the model is removed, valid while any handle lives.
   [[nodiscard]] virtual std::span<std::byte> parameter(ModelId model, std::size_t i) = 0;
   [[nodiscard]] virtual std::span<std::byte> gradient(ModelId model, std::size_t i) = 0;
-  /// Keeps the arenas mapped for as long as the front end's tensors live.
-  [[nodiscard]] virtual std::vector<std::shared_ptr<comm::SharedMemory>> arenas(ModelId model) = 0;
+  /// Keeps the memory of parameter(), gradient() and state() for as long as the front end's tensors live.
+  [[nodiscard]] virtual MemoryHandles handles(ModelId model) = 0;
   [[nodiscard]] virtual const overlap::FusionPlan& plan(ModelId model) = 0;
 
   // --- one iteration, from the computing thread ---
@@ -146,6 +155,11 @@ class Engine {
   [[nodiscard]] virtual absl::Status write_state(ModelId model, std::size_t i, int slot, std::span<const std::byte> values) = 0;
 
   // --- end ---
+  /// Forgets a model: no call may name it any more, and its memory goes when the last handle does. Ranks may do it at different times, and
+  /// its number is given to a later model only when all have. With sharded updates peers may read this rank's state until then; so the
+  /// memory stays until the next add_model() finds that all have, unless the ranks have `agreed` that nobody reads any more.
+  /// kFailedPrecondition while anything of it is in motion or waits for a step(): discard_gradients() and flush() end that.
+  [[nodiscard]] virtual absl::Status remove_model(ModelId model, bool agreed) = 0;
   [[nodiscard]] virtual Report report(ModelId model) = 0;
   /// How the groups came about; texts and trials on rank 0 only. Empty without a tuner.
   [[nodiscard]] virtual TuningReport tuning(ModelId model) = 0;

@@ -15,8 +15,10 @@
 #include <absl/functional/function_ref.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,7 +40,7 @@ class EngineImpl final : public Engine {
   absl::StatusOr<ModelId> add_model(std::vector<ParameterSpec> parameters, const ModelOptions& options) override;
   std::span<std::byte> parameter(ModelId model, std::size_t i) override;
   std::span<std::byte> gradient(ModelId model, std::size_t i) override;
-  std::vector<std::shared_ptr<comm::SharedMemory>> arenas(ModelId model) override;
+  MemoryHandles handles(ModelId model) override;
   const overlap::FusionPlan& plan(ModelId model) override;
 
   void mark_forward(ModelId model) override;
@@ -65,6 +67,7 @@ class EngineImpl final : public Engine {
   absl::StatusOr<std::vector<std::byte>> read_state(ModelId model, std::size_t i, int slot) override;
   absl::Status write_state(ModelId model, std::size_t i, int slot, std::span<const std::byte> values) override;
 
+  absl::Status remove_model(ModelId model, bool agreed) override;
   Report report(ModelId model) override;
   TuningReport tuning(ModelId model) override;
   std::size_t times_tuned(ModelId model) override;
@@ -81,6 +84,7 @@ class EngineImpl final : public Engine {
   };
 
   [[nodiscard]] ModelState& model(ModelId id);
+  [[nodiscard]] absl::StatusOr<ModelId> agree_on_number();
 
   // engine.cc: rounds and steps, on the computing thread
   absl::Status open_round(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -136,9 +140,10 @@ class EngineImpl final : public Engine {
   Timeline timeline_;
 
   mutable base::Mutex mutex_;
-  base::CondVar work_;                               // wakes the engine thread
-  base::CondVar changed_;                            // wakes the computing thread
-  std::vector<std::unique_ptr<ModelState>> models_;  // grows under the mutex; the states are guarded by it, but for memory and atomics
+  base::CondVar work_;                                            // wakes the engine thread
+  base::CondVar changed_;                                         // wakes the computing thread
+  std::map<ModelId, std::unique_ptr<ModelState>> models_;         // changes under the mutex; so do the states, but for memory and atomics
+  std::set<ModelId> removed_ ABSL_GUARDED_BY(mutex_);             // numbers that were in use and are not
   std::deque<ModelState*> reduce_order_ ABSL_GUARDED_BY(mutex_);  // models with reduce-scatters to start, in the order of their rounds
   std::size_t reduces_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t reduce_bytes_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 #include <utility>
 
@@ -143,8 +144,9 @@ EngineImpl::~EngineImpl() {
 }
 
 ModelState& EngineImpl::model(ModelId id) {
-  MAYPOLE_CHECK_LT(id, models_.size());
-  return *models_[id];
+  const auto entry = models_.find(id);
+  MAYPOLE_CHECK(entry != models_.end());
+  return *entry->second;
 }
 
 absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> parameters, const ModelOptions& options) {
@@ -152,12 +154,7 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
   MAYPOLE_ASSIGN_OR_RETURN(auto schedule, overlap::make_schedule(options.schedule));
   MAYPOLE_RETURN_IF_ERROR(check_options(parameters, options, *schedule));
   MAYPOLE_ASSIGN_OR_RETURN(overlap::FusionPlan plan, plan_of(parameters, options.fusion, options.cuts));
-  if (models_.size() >= kMaxModels) {
-    return base::error(absl::StatusCode::kInvalidArgument,
-                       "this process has laid out {} models, which is the most there can be, finished ones included; use one "
-                       "optimizer for longer, or start a new process",
-                       kMaxModels);
-  }
+  MAYPOLE_ASSIGN_OR_RETURN(const ModelId id, agree_on_number());
   std::optional<FusionTuner> tuner;
   if (!options.fusion_search.empty() && num_ranks_ > 1) {
     MAYPOLE_ASSIGN_OR_RETURN(
@@ -176,11 +173,47 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
       ModelMemory::create(*communicator_, std::move(plan), options.num_state_slots, options.update == overlap::UpdateMode::kSharded));
   base::MutexLock lock(mutex_);
   MAYPOLE_RETURN_IF_ERROR(error_);
-  const ModelId id = models_.size();
-  models_.push_back(std::make_unique<ModelState>(id, std::move(parameters), options, std::move(schedule), std::move(memory)));
-  models_.back()->observing = tuner && tuner->window().observing();
-  models_.back()->tuner = std::move(tuner);
+  auto added = std::make_unique<ModelState>(id, std::move(parameters), options, std::move(schedule), std::move(memory));
+  added->observing = tuner && tuner->window().observing();
+  added->tuner = std::move(tuner);
+  models_[id] = std::move(added);
+  removed_.erase(id);
   return id;
+}
+
+/// The lowest number that no rank has in use. A model that is gone here may live on elsewhere: its tags must not come again before it is
+/// gone everywhere.
+absl::StatusOr<ModelId> EngineImpl::agree_on_number() {
+  const auto in_use = std::make_shared<std::vector<double>>(kMaxModels);  // ranks that use it; shared: must outlive the operation
+  for (const auto& [id, m] : models_) {
+    (*in_use)[id] = m->given_up ? 0 : 1;
+  }
+  const comm::Work summed =
+      communicator_->all_reduce(reinterpret_cast<std::byte*>(in_use->data()), in_use->size(), base::DType::kFloat64, comm::ReduceOp::kSum);
+  summed.on_done([in_use](const absl::Status&) {});
+  MAYPOLE_RETURN_IF_ERROR(summed.wait_for(options_.timeout));
+  std::vector<std::unique_ptr<ModelState>> gone;  // when the mutex is free again
+  {
+    base::MutexLock lock(mutex_);
+    for (auto m = models_.begin(); m != models_.end();) {
+      const auto next = std::next(m);
+      if ((*in_use)[m->first] == 0) {
+        removed_.insert(m->first);
+        gone.push_back(std::move(m->second));
+        models_.erase(m);
+      }
+      m = next;
+    }
+  }
+  const auto unused = std::ranges::find(*in_use, 0.0);
+  if (unused == in_use->end()) {
+    return base::error(
+        absl::StatusCode::kInvalidArgument,
+        "there are {} models in use, which is the most there can be: close optimizers that are not needed any more, on every "
+        "rank",
+        kMaxModels);
+  }
+  return static_cast<ModelId>(unused - in_use->begin());
 }
 
 absl::Status EngineImpl::regroup(ModelId id, const overlap::FusionOptions& fusion) {
@@ -199,7 +232,7 @@ absl::Status EngineImpl::regroup(ModelId id, const overlap::FusionOptions& fusio
 
 std::span<std::byte> EngineImpl::parameter(ModelId id, std::size_t i) { return model(id).memory->parameter(i); }
 std::span<std::byte> EngineImpl::gradient(ModelId id, std::size_t i) { return model(id).memory->gradient(i); }
-std::vector<std::shared_ptr<comm::SharedMemory>> EngineImpl::arenas(ModelId id) { return model(id).memory->handles(); }
+MemoryHandles EngineImpl::handles(ModelId id) { return model(id).memory->handles(); }
 const overlap::FusionPlan& EngineImpl::plan(ModelId id) { return model(id).plan(); }
 
 // --- optimizer state ---
@@ -257,10 +290,15 @@ absl::StatusOr<std::vector<std::byte>> EngineImpl::read_state(ModelId id, std::s
 absl::StatusOr<std::vector<std::byte>> EngineImpl::answer_peer(std::uint64_t key) {
   const StateKey wanted = decode(key);
   base::MutexLock lock(mutex_);
-  if (wanted.model >= models_.size()) {
+  const auto entry = models_.find(wanted.model);
+  if (removed_.contains(wanted.model)) {
+    return base::error(absl::StatusCode::kFailedPrecondition, "rank {} has closed the optimizer of model {}: its part of the state is gone",
+                       rank_, wanted.model);
+  }
+  if (entry == models_.end()) {
     return base::error(absl::StatusCode::kUnavailable, "rank {} has not added model {} yet", rank_, wanted.model);
   }
-  ModelState& m = *models_[wanted.model];
+  ModelState& m = *entry->second;
   if (wanted.parameter >= m.specs.size() || wanted.slot >= m.memory->num_slots()) {
     return base::error(absl::StatusCode::kInvalidArgument, "rank {} has no state {} of parameter {} of model {}", rank_, wanted.slot,
                        wanted.parameter, wanted.model);
@@ -285,6 +323,25 @@ absl::Status EngineImpl::write_state(ModelId id, std::size_t i, int slot, std::s
 }
 
 // --- the end ---
+
+absl::Status EngineImpl::remove_model(ModelId id, bool agreed) {
+  ModelState& m = model(id);
+  std::unique_ptr<ModelState> removed;  // goes when the mutex is free again
+  base::MutexLock lock(mutex_);
+  MAYPOLE_RETURN_IF_ERROR(error_);
+  if (m.stage != Stage::kIdle || m.gathers_in_motion > 0) {
+    return base::error(absl::StatusCode::kFailedPrecondition, "model {} is in the middle of an iteration ({}) and cannot be removed", id,
+                       m.describe_progress());
+  }
+  if (m.sharded && num_ranks_ > 1 && !agreed) {
+    m.given_up = true;
+    return absl::OkStatus();
+  }
+  removed = std::move(models_.at(id));
+  models_.erase(id);
+  removed_.insert(id);
+  return absl::OkStatus();
+}
 
 Report EngineImpl::report(ModelId id) {
   ModelState& m = model(id);
@@ -327,10 +384,10 @@ absl::Status EngineImpl::write_timeline(const std::string& path) { return timeli
 
 absl::Status EngineImpl::finalize() {
   absl::Status outcome;
-  for (std::size_t id = 0; id < models_.size() && outcome.ok(); ++id) {
-    outcome = discard_gradients(id);  // of a last backward without step(): what is in motion must end everywhere
+  for (auto m = models_.begin(); m != models_.end() && outcome.ok(); ++m) {
+    outcome = discard_gradients(m->first);  // of a last backward without step(): what is in motion must end everywhere
     if (outcome.ok()) {
-      outcome = flush(id);
+      outcome = flush(m->first);
     }
   }
   if (!outcome.ok()) {

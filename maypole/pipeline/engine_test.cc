@@ -2,6 +2,7 @@
 #include "maypole/pipeline/engine.h"
 
 #include "maypole/comm/ring_communicator.h"
+#include "maypole/pipeline/engine_testing.h"
 #include "maypole/pipeline/fake_communicator.h"
 
 #include <fmt/format.h>
@@ -30,55 +31,6 @@ using overlap::UpdateMode;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-std::string text(const absl::Status& status) { return status.ToString(); }
-
-using Body = std::function<void(Engine& engine, int rank)>;
-
-/// Runs `body` on every rank, each in a thread of its own with an engine of its own.
-void run_ranks(int num_ranks, const EngineOptions& options, const Body& body, std::vector<std::unique_ptr<comm::Communicator>> ring = {}) {
-  if (ring.empty()) {
-    ring = make_fake_ring(num_ranks, std::random_device{}());
-  }
-  std::vector<std::jthread> threads;
-  for (int r = 0; r < num_ranks; ++r) {
-    threads.emplace_back([&body, &options, r, communicator = std::move(ring[static_cast<std::size_t>(r)])]() mutable {
-      auto engine = Engine::create(std::move(communicator), options);
-      ASSERT_TRUE(engine.ok());
-      body(**engine, r);
-    });
-  }
-}
-
-const EngineOptions kPatient{.timeout = std::chrono::seconds(30)};
-
-std::vector<ParameterSpec> two_parameters() {
-  return {{"first.weight", 300, DType::kFloat32, 0}, {"second.weight", 200, DType::kFloat32, 0}};
-}
-
-ModelOptions options_for(std::string schedule, UpdateMode update = UpdateMode::kReplicated, OptimizerKind kind = OptimizerKind::kSgd) {
-  ModelOptions options;
-  options.schedule = std::move(schedule);
-  options.update = update;
-  options.optimizer = kind;
-  options.num_state_slots = kind == OptimizerKind::kSgd ? 0 : 2;
-  options.fusion = {.block_bytes = 256, .group_bytes = 512, .first_group_bytes = 256};
-  return options;
-}
-
-absl::Status go_backward(Engine& engine, ModelId model, float value) {
-  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
-    const std::vector<float> gradient(engine.gradient(model, i).size() / sizeof(float), value);
-    if (absl::Status status = engine.gradient_ready(model, i, reinterpret_cast<const std::byte*>(gradient.data())); !status.ok()) {
-      return status;
-    }
-  }
-  return engine.end_backward(model);
-}
-
-const StepOptions kStep{.hyper = {{.lr = 0.5}}};
-
-std::span<float> floats(std::span<std::byte> bytes) { return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)}; }
 
 TEST(Engine, RanksThatDisagreeOnTheModelAllNameTheDifference) {
   run_ranks(3, kPatient, [](Engine& engine, int rank) {
@@ -483,17 +435,6 @@ TEST(Engine, BackwardWithoutStepDoesNotKeepTheJobFromEnding) {
         },
         comm::make_inproc_ring(2, comm::InprocKind::kStream).value());
   }
-}
-
-TEST(Engine, ModelMemoryOutlivesTheEngine) {
-  std::vector<std::shared_ptr<comm::SharedMemory>> handles;
-  run_ranks(1, kPatient, [&](Engine& engine, int) {
-    const ModelId model = engine.add_model(two_parameters(), options_for("weave")).value();
-    handles = engine.arenas(model);
-    floats(engine.parameter(model, 0))[0] = 7;
-  });
-  ASSERT_EQ(handles.size(), 2u);
-  EXPECT_EQ(floats(handles[0]->bytes())[0], 7);
 }
 
 }  // namespace

@@ -60,8 +60,8 @@ void EngineImpl::run() {
       continue;
     }
     bool updated = false;
-    for (std::size_t k = 0; k < models_.size() && !updated; ++k) {
-      updated = advance_update(*models_[k]);
+    for (auto m = models_.begin(); m != models_.end() && !updated; ++m) {
+      updated = advance_update(*m->second);
     }
     if (!updated) {
       rest();
@@ -82,7 +82,7 @@ std::vector<EngineImpl::Start> EngineImpl::plan_starts() {
   std::vector<Start> starts;
   for (bool progressed = true; progressed;) {
     progressed = false;
-    for (const auto& m : models_) {
+    for (const auto& [id, m] : models_) {
       progressed |= m->stage != Stage::kIdle && plan_starts_of(*m, starts);
     }
     if (progressed && num_ranks_ == 1) {
@@ -157,8 +157,10 @@ bool EngineImpl::plan_all_gather(ModelState& m, std::size_t g, std::vector<Start
 /// With sharded updates a peer opens its all-gathers only when its caller gets there. Until then what this rank sends stands still in
 /// the lane; nothing that the peer's caller may still need must stand behind it.
 bool EngineImpl::earlier_gathers_done(const ModelState& m) {
-  return std::ranges::none_of(
-      models_, [&](const auto& other) { return other.get() != &m && other->gather_order < m.gather_order && other->owes_gathers(); });
+  return std::ranges::none_of(models_, [&](const auto& entry) {
+    const auto& other = entry.second;
+    return other.get() != &m && other->gather_order < m.gather_order && other->owes_gathers();
+  });
 }
 
 // --- starting ---

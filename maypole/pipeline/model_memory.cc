@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<ModelMemory>> ModelMemory::create(comm::Communica
     MAYPOLE_ASSIGN_OR_RETURN(arena.parameters, communicator.allocate(bytes));
     MAYPOLE_ASSIGN_OR_RETURN(arena.gradients, communicator.allocate(bytes));
     for (int slot = 0; slot < num_slots; ++slot) {
-      arena.state.emplace_back(memory->state_elements(a) * memory->element_size(a));
+      arena.state.push_back(std::make_shared<ZeroedBytes>(memory->state_elements(a) * memory->element_size(a)));
     }
     memory->arenas_.push_back(std::move(arena));
   }
@@ -61,11 +61,12 @@ void ModelMemory::regroup(overlap::FusionPlan plan) {
   cut_pieces();
 }
 
-std::vector<std::shared_ptr<comm::SharedMemory>> ModelMemory::handles() const {
-  std::vector<std::shared_ptr<comm::SharedMemory>> result;
+MemoryHandles ModelMemory::handles() const {
+  MemoryHandles result;
   for (const ArenaMemory& arena : arenas_) {
-    result.push_back(arena.parameters);
-    result.push_back(arena.gradients);
+    result.parameters.push_back(arena.parameters);
+    result.gradients.push_back(arena.gradients);
+    result.state.insert(result.state.end(), arena.state.begin(), arena.state.end());
   }
   return result;
 }
@@ -166,7 +167,7 @@ void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
     const std::size_t size = element_size(a);
     ArenaMemory& arena = arenas_[a];
     const auto state = [&](std::size_t slot) {
-      return arena.state.size() > slot ? arena.state[slot].bytes().data() + piece.state_element * size : nullptr;
+      return arena.state.size() > slot ? arena.state[slot]->bytes().data() + piece.state_element * size : nullptr;
     };
     update(order.kind, plan_.arenas[a].dtype, order.hyper[order.param_group[piece.tensor]], order.update_count[piece.tensor],
            order.gradient_scale, piece.elements.size(), parameters(a) + piece.elements.begin * size,
@@ -177,13 +178,13 @@ void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
 // --- state ---
 
 std::span<std::byte> ModelMemory::state(std::size_t i, int slot) {
-  return sharded_ ? std::span<std::byte>() : part(arenas_[plan_.tensors[i].arena].state[static_cast<std::size_t>(slot)].bytes(), i);
+  return sharded_ ? std::span<std::byte>() : part(arenas_[plan_.tensors[i].arena].state[static_cast<std::size_t>(slot)]->bytes(), i);
 }
 
 std::vector<std::byte> ModelMemory::own_state(std::size_t i, int slot) const {
   const overlap::TensorPlace& place = plan_.tensors[i];
   const std::size_t size = element_size(place.arena);
-  const std::span<std::byte> state = arenas_[place.arena].state[static_cast<std::size_t>(slot)].bytes();
+  const std::span<std::byte> state = arenas_[place.arena].state[static_cast<std::size_t>(slot)]->bytes();
   std::vector<std::byte> result;
   for (const Piece& piece : pieces_in(i, place.elements)) {
     const auto begin = state.begin() + static_cast<std::ptrdiff_t>(piece.state_element * size);
@@ -195,7 +196,7 @@ std::vector<std::byte> ModelMemory::own_state(std::size_t i, int slot) const {
 void ModelMemory::write_state(std::size_t i, int slot, std::span<const std::byte> values) {
   const overlap::TensorPlace& place = plan_.tensors[i];
   const std::size_t size = element_size(place.arena);
-  const std::span<std::byte> state = arenas_[place.arena].state[static_cast<std::size_t>(slot)].bytes();
+  const std::span<std::byte> state = arenas_[place.arena].state[static_cast<std::size_t>(slot)]->bytes();
   for (const Piece& piece : pieces_in(i, place.elements)) {
     std::memcpy(state.data() + piece.state_element * size, values.data() + (piece.elements.begin - place.elements.begin) * size,
                 piece.elements.size() * size);

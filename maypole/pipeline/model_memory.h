@@ -7,6 +7,7 @@
 
 #include "maypole/comm/communicator.h"
 #include "maypole/overlap/fusion_plan.h"
+#include "maypole/pipeline/engine.h"
 #include "maypole/pipeline/optimizer.h"
 
 #include <absl/status/statusor.h>
@@ -56,7 +57,7 @@ class ModelMemory {
   [[nodiscard]] std::span<std::byte> gradient(std::size_t i) const { return part(arenas_[plan_.tensors[i].arena].gradients->bytes(), i); }
   [[nodiscard]] std::byte* parameters(std::size_t arena) const { return arenas_[arena].parameters->bytes().data(); }
   [[nodiscard]] std::byte* gradients(std::size_t arena) const { return arenas_[arena].gradients->bytes().data(); }
-  [[nodiscard]] std::vector<std::shared_ptr<comm::SharedMemory>> handles() const;
+  [[nodiscard]] MemoryHandles handles() const;
 
   void zero_gradient(std::size_t i) const;
   void copy_gradient(std::size_t i, const std::byte* source) const;
@@ -81,9 +82,10 @@ class ModelMemory {
 
  private:
   struct ArenaMemory {
-    std::shared_ptr<comm::SharedMemory> parameters;  // shared: the front end's tensors may outlive the engine
+    // Shared with the front end's tensors (MemoryHandles).
+    std::shared_ptr<comm::SharedMemory> parameters;
     std::shared_ptr<comm::SharedMemory> gradients;
-    std::vector<ZeroedBytes> state;  // [slot]; the whole arena, or the own chunks of all blocks one after the other
+    std::vector<std::shared_ptr<ZeroedBytes>> state;  // [slot]; the whole arena, or the own chunks of all blocks one after the other
   };
   /// A run of elements of one tensor that this rank updates.
   struct Piece {

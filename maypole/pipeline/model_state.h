@@ -46,6 +46,8 @@ struct ModelState {
   const bool sharded;
   std::vector<std::size_t> param_group;  // [parameter]
 
+  bool given_up = false;  // removed on this rank, but a peer may still read its shards
+
   // The round.
   Stage stage = Stage::kIdle;
   std::uint64_t round = 0;  // rounds that this model ever began: part of every tag, equal on all ranks

@@ -5,12 +5,12 @@
 #include "maypole/comm/environment.h"
 #include "maypole/comm/ring_communicator.h"
 #include "maypole/pipeline/engine.h"
+#include "maypole/pipeline/process_end.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -35,7 +35,7 @@ using Parameter = std::tuple<std::string, std::size_t, int, std::size_t>;  // na
 using Hyper = std::tuple<double, double, double, double, bool, double, double, double, bool, bool, bool, double>;
 
 /// Forms the ring that the environment describes, and starts an engine on it.
-std::unique_ptr<Engine> join_ring(const comm::Environment& environment, double timeout_s) {
+std::shared_ptr<Engine> join_ring(const comm::Environment& environment, double timeout_s) {
   comm::ProgressOptions progress;
   progress.silence = environment.heartbeat;
   progress.timeout = base::from_seconds(timeout_s);
@@ -89,6 +89,16 @@ void step(Engine& engine, ModelId model, const std::vector<Hyper>& hyper, bool s
   }
   const nb::gil_scoped_release release;
   check(engine.step(model, options));
+}
+
+/// Of parameters, gradients and state: an object that keeps their memory where it is for as long as Python holds it.
+std::tuple<nb::capsule, nb::capsule, nb::capsule> handles(Engine& engine, ModelId model) {
+  using List = pipeline::MemoryHandles::List;
+  const auto hold = [](List handles) {
+    return nb::capsule(new List(std::move(handles)), [](void* list) noexcept { delete static_cast<List*>(list); });
+  };
+  pipeline::MemoryHandles of = engine.handles(model);
+  return {hold(std::move(of.parameters)), hold(std::move(of.gradients)), hold(std::move(of.state))};
 }
 
 nb::dict report(Engine& engine, ModelId model) {
@@ -162,7 +172,8 @@ void bind_engine(nb::module_& module) {
       .def("parameter", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.parameter(model, i)); })
       .def("gradient", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.gradient(model, i)); })
       .def("state", [](Engine& engine, ModelId model, std::size_t i, int slot) { return address_and_size(engine.state(model, i, slot)); })
-      .def("arenas", &Engine::arenas)
+      .def("handles", &handles)
+      .def("remove_model", [](Engine& engine, ModelId model, bool agreed) { check(engine.remove_model(model, agreed)); })
       .def("plan", &Engine::plan, nb::rv_policy::reference_internal)
       .def("mark_forward", &Engine::mark_forward)
       .def("mark_backward", &Engine::mark_backward)
@@ -203,9 +214,9 @@ void bind_engine(nb::module_& module) {
       .def("report", &report)
       .def("tuning", &tuning)
       .def("times_tuned", &Engine::times_tuned)
-      .def(
-          "write_timeline", [](Engine& engine, const std::string& path) { check(engine.write_timeline(path)); }, ReleaseGil())
-      .def("finalize", [](Engine& engine) { check(engine.finalize()); }, ReleaseGil());
+      .def("end_with_process", [](Engine& engine, std::string timeline_file) {
+        pipeline::end_with_process(engine.shared_from_this(), std::move(timeline_file));
+      });
 }
 
 }  // namespace maypole::bindings

@@ -64,6 +64,19 @@ def test_a_failing_rank_is_named_with_its_error():
     assert done.stderr.rstrip().endswith("ValueError: out of cheese")
 
 
+@pytest.mark.parametrize("end", ["raise SystemExit(3)", "sys.exit(3)"])
+def test_a_rank_that_ends_with_a_bad_exit_status_is_named_and_its_status_kept(end):
+    done = run_job(3, TRAIN + f"train(3)\nif maypole.rank() == 1:\n    {end}\ntrain(100000)")
+    assert done.returncode == 3
+    assert done.stderr.count("PeerLostError: rank 1 is lost: it ended with exit status 3") == 2
+    assert "rank 1 on host localhost failed with exit code 3" in done.stderr
+
+
+def test_an_exit_that_the_script_takes_back_is_no_failure():
+    done = run_job(2, TRAIN + "train(3)\ntry:\n    sys.exit(3)\nexcept SystemExit:\n    train(3)\n")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_killed_rank_is_named():
     done = run_job(2, TRAIN + "train(3)\nif maypole.rank() == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\ntrain(100000)")
     assert done.returncode == 137
@@ -85,6 +98,41 @@ for number, _ in enumerate(loader):
         done = run_job(2, script, TMPDIR=folder)
         assert done.returncode == 137
         assert [name for name in os.listdir(folder) if name.startswith(("pymp-", "maypole-"))] == []
+
+
+@pytest.mark.parametrize("end", ["optimizer.close()", "del optimizer"])
+def test_optimizers_that_come_one_after_the_other_leave_no_memory_behind(end):
+    script = """
+import gc, torch, maypole.torch as maypole
+maypole.init()
+model = torch.nn.Linear(300, 300)
+def train():
+    optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-3), model)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(2, 300)).mean().backward()
+        optimizer.step()
+    END
+    gc.collect()
+def arenas():
+    with open('/proc/self/maps') as maps:
+        return sum('memfd:maypole' in line for line in maps)
+for number in range(12):
+    train()
+    if number == 3:
+        before = arenas()
+model.zero_grad()
+print('arenas', before, arenas())
+assert arenas() < before + 16  # peers unmap a little later; every optimizer has four
+""".replace("END", end)
+    done = run_job(2, script)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ranks_of_which_one_closes_its_optimizer_and_the_other_trains_on_are_told():
+    done = run_job(2, TRAIN + "train(3)\nif maypole.rank() == 1:\n    optimizer.close()\ntrain(3)")
+    assert done.returncode == 1
+    assert "disagree" in done.stderr
 
 
 def test_uneven_data_without_join_names_the_rank_that_ended():

@@ -6,6 +6,7 @@ fixes it: all reduce-scatters from the last group to the first, then all-gathers
 Updates are replicated. The caller's thread does all the work; waits happen at the first use of a parameter, as on the ring.
 """
 
+import itertools
 import os
 import time
 from collections import deque
@@ -187,7 +188,8 @@ class C10dEngine:
     def __init__(self, device, owns_process_group):
         self.device = device
         self._owns_process_group = owns_process_group
-        self._models = []
+        self._numbers = itertools.count()
+        self._models = {}
 
     def check_options(self, options):
         if options["fusion_search"]:
@@ -200,8 +202,12 @@ class C10dEngine:
             raise UsageError("the c10d back end does not compress; use compression=None or the native back end")
 
     def add_model(self, specs, **options):
-        self._models.append(_Model(specs, options, self.device))
-        return len(self._models) - 1
+        model = next(self._numbers)
+        self._models[model] = _Model(specs, options, self.device)
+        return model
+
+    def remove_model(self, model, _agreed):
+        del self._models[model]
 
     def parameter_tensor(self, model, i):
         return self._models[model].parameters[i]
@@ -426,14 +432,13 @@ class C10dEngine:
             "groups": groups,
         }
 
-    def write_timeline(self, path):
-        raise UsageError(f"{path}: only the native back end records a timeline")
-
-    def finalize(self):
-        for state in self._models:
+    def finalize(self, timeline_file):
+        for state in self._models.values():
             self._finish(state)
         if self._owns_process_group:
             dist.destroy_process_group()
+        if timeline_file:
+            raise UsageError("the timeline was not written: only the native back end records one")
 
     def abort(self, reason):
         """Peers learn of the end of this process from the process group itself."""

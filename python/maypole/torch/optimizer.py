@@ -7,10 +7,11 @@ from collections import OrderedDict
 
 import torch
 
-from maypole.errors import UsageError
+from maypole import _core
+from maypole.errors import ClosedError, UsageError
 from maypole.torch import guard, inspection, joining, profiling, runtime, tuning
 from maypole.torch.buffers import BufferBroadcast
-from maypole.torch.collectives import all_reduce
+from maypole.torch.collectives import all_reduce, check_agreement
 from maypole.torch.forward import ForwardHooks
 from maypole.torch.placement import unguarded
 from maypole.torch.rounds import Rounds
@@ -96,9 +97,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if broadcast_buffers and any(True for _ in model.buffers()):
             self._buffers = BufferBroadcast(model, here.transport, here.rank)
         handles.append(ForwardHooks(model, rounds, self._buffers))
-        here.reports.append(profiling.with_profile(rounds.report, self._profiler))
+        here.reports.append(profiling.with_profile(lambda: rounds.report(), self._profiler))
         # Nothing that outlives this object may hold it: hooks hold rounds and state.
-        weakref.finalize(self, _retire, rounds, handles).atexit = False
+        self._retire = weakref.finalize(self, _retire, rounds, handles)
+        self._retire.atexit = False
 
     def _share_hooks(self):
         self._optimizer_step_pre_hooks = OrderedDict()
@@ -247,6 +249,24 @@ class DistributedOptimizer(torch.optim.Optimizer):
             if self._buffers is not None:
                 self._buffers.finish()
 
+    def close(self):
+        """Ends the training of this model: gradients without a step() are dropped, parameters become plain tensors, and the memory of
+        gradients and optimizer state is free (take state_dict() before). Every rank calls it at the same place; ranks that do not are
+        told. An optimizer that is dropped between two iterations does the same by itself, without that check."""
+        if self._rounds is None or isinstance(self._rounds, _Closed):
+            return
+        rounds = self._rounds
+        self.flush()
+        check_agreement("which optimizer is closed", [f"the optimizer of '{rounds.names[0]}', number {rounds.model}"])
+        if rounds.model is not None:
+            rounds.discard()
+        self.zero_grad()
+        rounds.agreed_to_end = True
+        self._retire()
+        self._rounds = _Closed(rounds.report)
+        self._kind = "none"
+        self._buffers = None
+
     def join(self):
         """A context for uneven data: ranks that run out early go along with the others (update='replicated')."""
         return joining.join(self)
@@ -254,6 +274,18 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def report(self):
         """What communication cost, of this rank: medians in seconds (see docs)."""
         return self._clock.report() if self._rounds is None else self._rounds.report()
+
+
+class _Closed:
+    """Stands where the rounds of a closed optimizer were."""
+
+    joining = True  # no options are compared any more
+
+    def __init__(self, report):
+        self.report = report
+
+    def __getattr__(self, _):
+        raise ClosedError("this DistributedOptimizer was closed; make another one to go on with distributed training")
 
 
 def _retire(rounds, handles):

@@ -16,6 +16,7 @@ The first round is special: the order of first use is not known before it ends. 
 round ends, the engine lays out the arenas, parameters and gradients move there, and the round is reduced as with `sync`.
 """
 
+import contextlib
 import functools
 import math
 
@@ -40,6 +41,7 @@ class Rounds:
         self.parameters = parameters  # in forward order once the engine knows them
         self.names = names
         self.model = None  # the engine's number for them
+        self.sharded = options["sharded"]
         self.syncing = True  # False inside no_sync()
         self.phase = IDLE
         self.fast = False  # an open round in which complete gradients go straight to the engine
@@ -57,8 +59,8 @@ class Rounds:
         self.fired = [0] * len(parameters)  # firings of each parameter's hook in this round
         self.expected = [1] * len(parameters)
         self._types = [type(p) for p in parameters]
-        self._placement = None
-        self.views, self._first_use = [], []
+        self._placement, self.views, self._first_use = None, [], []
+        self.agreed_to_end = False  # no peer reads optimizer state of this model any more
         self._factor = 1.0  # of clip_grad_norm_, on averages that were not read before step()
         for i, parameter in enumerate(parameters):
             guard.adopt_parameter(parameter, self, i)
@@ -407,10 +409,6 @@ class Rounds:
         self._factor *= factor
         return torch.tensor(norm, dtype=self.parameters[0].dtype)
 
-    @property
-    def sharded(self):
-        return self._options["sharded"]
-
     def may_read_sharded_state(self):
         """Ends a round whose gradients the script has thrown away (a GAN's generator leaves such in its critic)."""
         with unguarded():
@@ -433,10 +431,9 @@ class Rounds:
     def close(self):
         """The optimizer is gone: parameters come to rest and keep their memory."""
         self.hooks.remove()
-        try:
+        with contextlib.suppress(MaypoleError):  # the job has failed; whoever still trains was told
             self.flush()
-        except MaypoleError:
-            self.unguard()  # the job has failed; whoever still trains was told
+        self.unguard()
         with unguarded():
             for i, (parameter, view) in enumerate(zip(self.parameters, self.views)):
                 if view.__class__ is guard.GuardedGradient:
@@ -448,7 +445,10 @@ class Rounds:
                         parameter.grad = None  # no average is here, and none will come
         last = self.report()
         self.report = lambda: last
-        self.parameters, self.views = [], []
+        if self.model is not None and self.phase == IDLE:  # else peers may still need what this rank has begun
+            with contextlib.suppress(MaypoleError):  # the job has failed
+                self.engine.remove_model(self.model, self.agreed_to_end)
+        self.parameters, self.views, self._uncovered, self._placement, self.on_set_up = [], [], [], None, None
 
     def reduce_nothing(self):
         """A round in which this rank has no gradient. It says zeros for the parameter that is used first, which opens the round."""

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import statistics
 import sys
-import threading
 import time
 import traceback
 from typing import Any
@@ -165,29 +164,18 @@ def _keep_sockets_of_children(report_directory):
 
 
 def _announce_failures():
-    """An uncaught exception or a bad exit status ends the other ranks too, with this rank's number and error as the reason."""
+    """An uncaught exception ends the other ranks too, with this rank's number and error as the reason, before this process is gone."""
     previous = sys.excepthook
 
-    exit_as_before = sys.exit
-
-    def tell_peers(text):
+    def on_exception(kind, value, trace):
         runtime = _runtime
         if runtime is not None and runtime.process == os.getpid() and not runtime.failed:
             runtime.failed = True
-            runtime.engine.abort(f"rank {runtime.rank} is lost: it {text}")
-
-    def on_exception(kind, value, trace):
-        tell_peers(f"failed with {traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]}")
+            error = traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]
+            runtime.engine.abort(f"rank {runtime.rank} is lost: it failed with {error}")
         previous(kind, value, trace)
 
-    def on_exit(status=None):
-        # Raised in the main thread it ends the process, and no hook is called for it.
-        if status not in (None, 0) and threading.current_thread() is threading.main_thread():
-            tell_peers(f"ended with exit status {status}")
-        exit_as_before(status)
-
     sys.excepthook = on_exception
-    sys.exit = on_exit
 
 
 def _close_in_child():
@@ -196,17 +184,11 @@ def _close_in_child():
 
 
 def _finish():
-    """Ends well: serves peers until all have ended, then leaves the report and the timeline where the launcher looks for them."""
+    """Leaves the report where the launcher looks for it; the engine ends last."""
     runtime = _runtime
     if runtime is None or runtime.process != os.getpid():
         return
     reports = [report() for report in runtime.reports]
-    if runtime.engine is not None and not runtime.failed:
-        try:
-            runtime.engine.finalize()
-        except Exception as error:
-            runtime.failed = True
-            _complain(f"at the end: {error}")
     folder = runtime.environment.report_directory
     if folder and reports:
         try:
@@ -216,12 +198,14 @@ def _finish():
                 json.dump({**largest, "rank": runtime.rank, "models": reports}, file)
         except OSError as error:
             _complain(f"the report was not written: {error}")
+    if runtime.engine is None:
+        return
     folder = runtime.environment.timeline_directory
-    if folder and runtime.engine is not None:
-        try:
-            runtime.engine.write_timeline(os.path.join(folder, f"rank-{runtime.rank}.json"))
-        except Exception as error:
-            _complain(f"the timeline was not written: {error}")
+    try:
+        runtime.engine.finalize(os.path.join(folder, f"rank-{runtime.rank}.json") if folder else "")
+    except Exception as error:
+        if not runtime.failed:
+            _complain(f"at the end: {error}")
 
 
 def _complain(text):

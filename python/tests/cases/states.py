@@ -166,6 +166,35 @@ def the_state_of_a_gans_critic_is_readable_once_its_gradients_are_zeroed(job: Jo
 
 
 @case
+def a_closed_optimizer_leaves_its_model_to_another(job: Job):
+    closed = []
+
+    def loop(model, optimizer, part):
+        for _ in range(3):
+            for batch in batches(2):
+                optimizer.zero_grad()
+                loss_of(model, part, batch).backward()
+                optimizer.step()
+            loss_of(model, part, batches(1)[0]).backward()  # in vain
+            if isinstance(optimizer, maypole.DistributedOptimizer):
+                optimizer.close()
+                optimizer.close()
+                closed.append(optimizer)
+                optimizer = job.distribute(adamw(model), model)
+            else:
+                optimizer.zero_grad()
+                optimizer = adamw(model)
+
+    model, _, _ = job.compare(mlp, adamw, loop)
+    for optimizer in closed:
+        assert optimizer.report()["schedule"] == job.schedule
+        for call in (optimizer.step, optimizer.synchronize, optimizer.flush):
+            with expect_error("was closed", kind=maypole.ClosedError):
+                call()
+    assert all(type(parameter) is torch.nn.Parameter and parameter.grad is None for parameter in model.parameters())
+
+
+@case
 def gradients_outlive_their_optimizer_or_are_none(job: Job):
     norms = []
 
