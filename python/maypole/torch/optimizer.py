@@ -7,7 +7,6 @@ from collections import OrderedDict
 
 import torch
 
-from maypole import _core
 from maypole.errors import ClosedError, UsageError
 from maypole.torch import guard, inspection, joining, profiling, runtime, tuning
 from maypole.torch.buffers import BufferBroadcast
