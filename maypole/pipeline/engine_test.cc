@@ -26,7 +26,6 @@
 namespace maypole::pipeline {
 namespace {
 
-using base::DType;
 using overlap::UpdateMode;
 using ::testing::AllOf;
 using ::testing::Each;
