@@ -272,10 +272,10 @@ def main() -> int:
     options = parser.parse_args()
     bench = Bench(options.quick)
     end = time.monotonic() + (QUICK_S if options.quick else WHOLE_S) * options.patience
-    todo = [] if options.goals else chosen(options.parts, parts(), options.quick)
-    if todo and not traces(""):
+    selected = [] if options.goals else chosen(options.parts, parts(), options.quick)
+    if selected and not traces(""):
         progress("       real traces are left out: MAYPOLE_TRACES does not name their folder")
-    for number, part in enumerate(todo, 1):
+    for number, part in enumerate(selected, 1):
         began = time.monotonic()
         bench.rows.start(part.name)
         bench.deadline = min(end, began + part.limit_s * options.patience)
@@ -284,7 +284,7 @@ def main() -> int:
             cut = ""
         except TimeUpError:
             cut = ", cut by its time limit"
-        progress(f"[{number}/{len(todo)}] {part.name}: {time.monotonic() - began:.0f} s{cut}")
+        progress(f"[{number}/{len(selected)}] {part.name}: {time.monotonic() - began:.0f} s{cut}")
     print("\n".join(goals(bench.rows.rows)))
     if picture := growth_svg(bench.rows.rows):
         path = bench.rows.path.with_name(f"{bench.rows.path.stem}-growth.svg")

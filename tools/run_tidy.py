@@ -40,12 +40,12 @@ class Hasher:
         return hashlib.sha256(text.encode()).hexdigest(), tuple(found)
 
     def digest(self, path: Path) -> str:
-        reached, todo = {}, [path]
-        while todo:
-            current = todo.pop()
+        reached, waiting = {}, [path]
+        while waiting:
+            current = waiting.pop()
             if current not in reached:
                 reached[current], more = self._direct(current)
-                todo.extend(more)
+                waiting.extend(more)
         return hashlib.sha256("".join(reached[key] for key in sorted(reached)).encode()).hexdigest()
 
 

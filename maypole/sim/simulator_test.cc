@@ -142,19 +142,24 @@ TEST(Simulator, SkippingUnchangedSlotsChangesNothingButTheNumberOfQuestions) {
   }
 }
 
-/// Three servers of four GPUs; jobs of 1 to 12 GPUs, some of them elastic, in bursts.
-model::Instance bursts(std::uint64_t seed) {
+/// Servers in one rack, each with so many GPUs.
+model::Cluster one_rack(int servers, double gpus) {
   model::ClusterParts parts;
   parts.resources = {"gpu"};
   parts.racks = {"r"};
-  for (int s = 0; s < 3; ++s) {
+  for (int s = 0; s < servers; ++s) {
     model::Server server;
     server.id = fmt::format("s{}", s);
     server.rack = model::RackId(0);
-    server.capacity.assign(1, 4);
+    server.capacity.assign(1, gpus);
     parts.servers.push_back(server);
   }
-  model::Instance instance{model::Cluster::make(std::move(parts)).value(), {}, 60, 0, seed};
+  return model::Cluster::make(std::move(parts)).value();
+}
+
+/// Three servers of four GPUs; jobs of 1 to 12 GPUs, some of them elastic, in bursts.
+model::Instance bursts(std::uint64_t seed) {
+  model::Instance instance{one_rack(3, 4), {}, 60, 0, seed};
   base::Rng rng(seed, "bursts");
   for (int i = 0; i < 40; ++i) {
     const auto burst = static_cast<double>(rng.uniform_int(0, 5));
@@ -162,11 +167,8 @@ model::Instance bursts(std::uint64_t seed) {
     made.work = 10 * made.workers * rng.uniform(0.5, 15);
     made.weight = 1 / *made.work;
     if (i % 3 == 0) {
-      made.max_workers = 2 * made.workers;
+      made.max_workers = std::min(2 * made.workers, 12);
       made.progress.resize_s = 5;
-    }
-    if (made.max_workers > 12) {
-      made.max_workers = 12;
     }
     made.min_workers = made.workers;
     instance.jobs.push_back(std::move(made));
@@ -216,17 +218,7 @@ TEST(Simulator, SkippingChangesNothingUnderAnyPolicyThatPromisesToRepeat) {
 // that comes more than ln(16) times two hours after it may pass.
 TEST(Simulator, AStreamOfSmallJobsCannotStarveABigOneUnderGadget) {
   constexpr int kStream = 60;
-  model::ClusterParts parts;
-  parts.resources = {"gpu"};
-  parts.racks = {"r"};
-  for (int s = 0; s < 4; ++s) {
-    model::Server server;
-    server.id = fmt::format("s{}", s);
-    server.rack = model::RackId(0);
-    server.capacity.assign(1, 8);
-    parts.servers.push_back(server);
-  }
-  model::Instance instance{model::Cluster::make(std::move(parts)).value(), {}, 600, 0, 1};
+  model::Instance instance{one_rack(4, 8), {}, 600, 0, 1};
   instance.jobs.push_back(job("big", 0, 32, 32 * 10 * 2));
   for (int slot = 0; slot < kStream; ++slot) {
     for (int k = 0; k < 5; ++k) {
