@@ -66,6 +66,7 @@ def write(path, change):
 
 
 DAMAGE = {
+    "nested deeply": lambda path: path.write_text("[" * 100_000),
     "cut off": lambda path: path.write_text(path.read_text()[:40]),
     "not JSON": lambda path: path.write_bytes(b"\xff\x00 nonsense"),
     "a list": lambda path: path.write_text("[]"),

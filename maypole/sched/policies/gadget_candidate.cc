@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/sched/policies/gadget_candidate.h"
 
+#include "maypole/sched/ring_placement.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -43,24 +45,6 @@ double ageing_rate(const ActiveJob& active, const SlotProblem& problem, const Ca
     return 1 / kPatienceOfUnknownS;
   }
   return 1 / std::max(kLeastPatienceS, kPatience * *active.job->work / rate * problem.slot_s);
-}
-
-int racks_of(const model::Cluster& cluster, std::span<const model::ServerId> ring) {
-  std::vector<model::RackId> racks;
-  for (const model::ServerId server : ring) {
-    racks.push_back(cluster.server(server).rack);
-  }
-  std::ranges::sort(racks);
-  return static_cast<int>(std::ranges::unique(racks).begin() - racks.begin());
-}
-
-int rack_limit(const ActiveJob& active, const model::Cluster& cluster) {
-  const model::Job& job = *active.job;
-  if (job.max_racks == 0 || (job.max_racks_s > 0 && active.waiting_s >= job.max_racks_s)) {
-    return 0;
-  }
-  // A ring that was allowed once may stay, and change, within the racks that it has.
-  return active.running() ? std::max(job.max_racks, racks_of(cluster, active.current->ring)) : job.max_racks;
 }
 
 // Workers of that demand that all servers together hold, never mind their borders.

@@ -110,7 +110,7 @@ class TuningCache:
             return [self._checked(entry) for entry in content["entries"]]
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if not quiet:
                 _say(f"{self.path} is not used ({type(error).__name__}: {error}); groups are tuned anew")
             return []
