@@ -51,6 +51,20 @@ assert len(optimizer.param_groups) == 2
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("group_size='8 megs'", "8 megs"),
+        ("group_size=-1", "group_size is 'auto', 'plan', 'tune' or a positive number of bytes, not -1"),
+        ("update='sharded', compression='bf16'", "compression='bf16' rounds gradients"),
+    ],
+)
+def test_a_world_of_one_refuses_the_options_that_more_ranks_refuse(options, said):
+    done = run_job(0, TRAIN.replace(", model)\ndef", f", model, {options})\ndef"))
+    assert done.returncode == 1
+    assert "UsageError" in done.stderr and said in done.stderr
+
+
 def test_calls_before_init_say_so():
     done = run_job(0, "import maypole.torch as maypole\nmaypole.rank()")
     assert "call maypole.init() first" in done.stderr

@@ -6,7 +6,6 @@ import ctypes
 import torch
 
 from maypole import _core
-from maypole.errors import UsageError
 from maypole.torch.dtypes import NUMBERS
 from maypole.torch.transport import RingTransport
 
@@ -47,11 +46,8 @@ class NativeEngine:
         transport = "shm" if "shared memory" in self._core.communicator.describe() else "tcp"
         return (transport, *self.edge_cost)
 
-    def check_options(self, options):
-        if options["sharded"] and options["compress_bfloat16"]:
-            raise UsageError(
-                "compression='bf16' rounds gradients, and update='sharded' gathers parameters, which stay exact; use update='replicated'"
-            )
+    def check_options(self, _options):
+        """Whatever the front end lets pass, this back end does."""
 
     def add_model(self, specs, **options):
         model = self._core.add_model(specs, **options)

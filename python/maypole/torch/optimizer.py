@@ -66,6 +66,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._buffers = None
         self._clock = runtime.IterationClock(schedule, "sharded" if sharded else "replicated")
         self._profiler = profiling.start(optimizer, model, here)
+        grouping = tuning.group_options(group_size, here.backend == "native" and self._profiler is None)
         if here.size == 1:
             here.reports.append(profiling.with_profile(self._clock.report, self._profiler))
             return
@@ -75,7 +76,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "sharded": sharded,
             "optimizer": kind,
             "num_state_slots": 0,
-            **tuning.group_options(group_size, here.backend == "native" and self._profiler is None),
+            **grouping,
             "compress_bfloat16": compression == "bf16",
         }
         here.engine.check_options(options)
@@ -306,5 +307,9 @@ def _check_options(schedule, update, compression):
     if update == "sharded" and schedule in ("sync", "wfbp"):
         raise UsageError(
             f"schedule='{schedule}' gathers gradients and update='sharded' never does; use schedule='weave', or update='replicated'"
+        )
+    if update == "sharded" and compression is not None:
+        raise UsageError(
+            "compression='bf16' rounds gradients, and update='sharded' gathers parameters, which stay exact; use update='replicated'"
         )
     return update == "sharded"
