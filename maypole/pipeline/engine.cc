@@ -270,9 +270,15 @@ absl::Status EngineImpl::step(ModelId id, const StepOptions& options) {
     }
   }
   base::MutexLock lock(mutex_);
-  MAYPOLE_RETURN_IF_ERROR(ensure_closed(m));
+  // With every average here, replicated updates are this rank's own business: a peer that is lost now cannot leave it half-way.
+  const bool alone = m.stage == Stage::kClosed && m.synchronized && !m.sharded;
+  const absl::Status closed = alone ? absl::OkStatus() : ensure_closed(m);
+  MAYPOLE_RETURN_IF_ERROR(closed);
   m.measurements.mark_step(now());
-  MAYPOLE_RETURN_IF_ERROR(tune(m));
+  const absl::Status tuned = tune(m);
+  if (!alone) {
+    MAYPOLE_RETURN_IF_ERROR(tuned);
+  }
   ++m.steps;
   m.hyper = options.hyper;
   m.drop = drop;
@@ -286,9 +292,9 @@ absl::Status EngineImpl::step(ModelId id, const StepOptions& options) {
     return absl::OkStatus();
   } else {
     update_now(m);
-    if (!m.sharded) {
+    if (alone) {
       m.become_idle();
-      return error_;
+      return absl::OkStatus();
     }
     for (std::size_t g = 0; g < m.num_groups(); ++g) {  // now the parameters travel
       m.progress[g].gather_started = m.progress[g].gather_done = false;

@@ -106,7 +106,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] virtual absl::Status end_backward(ModelId model) = 0;
   /// Gradients are final. Updates run with these hyperparameters, in this call (sync, wfbp, kNone does not update) or behind it
   /// (dear, weave). Does not wait for groups that the next forward can wait for itself. Ends a round left open (zeros for what is missing),
-  /// and runs one of zeros if there was none.
+  /// and runs one of zeros if there was none. After synchronize(), a replicated update is done when this returns, and is done even where a
+  /// peer has been lost since: either all of the step is in the parameters, or nothing.
   [[nodiscard]] virtual absl::Status step(ModelId model, const StepOptions& options) = 0;
   /// Waits until parameter i is current. Cheap when it is.
   [[nodiscard]] virtual absl::Status before_use(ModelId model, std::size_t i) = 0;

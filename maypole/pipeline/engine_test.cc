@@ -125,6 +125,23 @@ TEST(Engine, ErrorOfTheCommunicatorReachesEveryWaiterUnchanged) {
   });
 }
 
+TEST(Engine, AStepFromAveragesThatAreHereIsDoneWholeWhateverBecomesOfThePeers) {
+  for (const char* schedule : {"sync", "wfbp", "dear", "weave"}) {
+    std::latch synchronized(2);
+    run_ranks(2, kPatient, [&](Engine& engine, int rank) {
+      const ModelId model = engine.add_model(two_parameters(), options_for(schedule)).value();
+      ASSERT_TRUE(go_backward(engine, model, 1).ok());
+      ASSERT_TRUE(engine.synchronize(model).ok());
+      synchronized.arrive_and_wait();
+      engine.communicator().abort(absl::UnavailableError("a peer is lost"));
+      EXPECT_EQ(engine.step(model, kStep), absl::OkStatus()) << schedule << " on rank " << rank;
+      EXPECT_THAT(floats(engine.parameter(model, 0)), Each(-0.5f));
+      EXPECT_THAT(floats(engine.parameter(model, 1)), Each(-0.5f));
+      EXPECT_EQ(engine.update_count(model, 0), 1);
+    });
+  }
+}
+
 TEST(Engine, SecondGradientAfterReduceScatterBeganIsAnErrorByName) {
   run_ranks(1, kPatient, [](Engine& engine, int) {
     const ModelId model = engine.add_model(two_parameters(), options_for("weave")).value();
