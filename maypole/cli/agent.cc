@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -39,9 +41,22 @@ constexpr std::chrono::seconds kKillLimit{5};
 struct Worker {
   int rank = 0;
   net::Child child;
+  base::Fd control;                 // our end of an elastic worker's control socket
+  std::deque<std::string> packets;  // on their way to it
   std::optional<net::ExitStatus> ended;
   bool running = false;
 };
+
+/// Hands over what the worker's socket takes now. Packets for a worker that has closed it are dropped.
+void send_packets(Worker& worker) {
+  while (!worker.packets.empty()) {
+    const std::string& packet = worker.packets.front();
+    if (::send(worker.control.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0 && errno == EAGAIN) {
+      return;
+    }
+    worker.packets.pop_front();
+  }
+}
 
 int usable_cores() {
   cpu_set_t set;
@@ -68,6 +83,7 @@ class Agent {
   void read_signals();
   void reap();
   bool pass_on(base::Fd& pipe, MessageKind kind, int rank);
+  absl::Status pass_to_worker(const Message& message);
   void finish(Worker& worker);
   void send_file(MessageKind kind, const std::string& path, int rank);
   void finish_job();
@@ -112,7 +128,7 @@ absl::Status Agent::prepare(const JobSpec& spec) {
   ready.cores = usable_cores();
   MAYPOLE_ASSIGN_OR_RETURN(const std::string identity, net::machine_identity());
   ready.machine = boot_of(identity);
-  if (spec.first_rank == 0) {
+  if (spec.first_rank == 0 || spec.elastic) {
     MAYPOLE_ASSIGN_OR_RETURN(BoundPort bound, listen_on(spec.bind_address));
     rendezvous_ = std::move(bound.socket);
     ready.rendezvous_port = bound.port;
@@ -124,7 +140,18 @@ absl::Status Agent::prepare(const JobSpec& spec) {
 }
 
 void Agent::start_worker(int rank, const StartOrder& order) {
-  WorkerSetting setting{*spec_, order, rank, usable_cores(), folder_, rank == 0 ? rendezvous_.get() : -1};
+  WorkerSetting setting{*spec_, order, rank, usable_cores(), folder_, rank == spec_->first_rank ? rendezvous_.get() : -1};
+  base::Fd control;
+  base::Fd control_of_worker;
+  if (spec_->elastic) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0) {
+      control = base::Fd(ends[0]);
+      control_of_worker = base::Fd(ends[1]);
+      set_non_blocking(control.get());
+    }
+    setting.control_fd = control_of_worker.get();
+  }
   net::ChildOptions options;
   options.command = spec_->command;
   options.environment = worker_environment(net::current_environment(), setting);
@@ -134,7 +161,11 @@ void Agent::start_worker(int rank, const StartOrder& order) {
   options.standard_error = net::Stdio::kPipe;
   options.new_session = true;
   options.death_signal = SIGKILL;
-  options.inherited_fd = setting.rendezvous_fd;
+  for (const int fd : {setting.rendezvous_fd, setting.control_fd}) {
+    if (fd >= 0) {
+      options.inherited_fds.push_back(fd);
+    }
+  }
   auto child = net::start_child(options);
   if (!child.ok()) {
     constexpr int kNotFound = 127;  // as shells do
@@ -146,6 +177,7 @@ void Agent::start_worker(int rank, const StartOrder& order) {
   Worker& worker = workers_.emplace_back();
   worker.rank = rank;
   worker.child = std::move(child).value();
+  worker.control = std::move(control);
   set_non_blocking(worker.child.output.get());
   set_non_blocking(worker.child.error.get());
   worker.running = true;
@@ -194,6 +226,8 @@ absl::Status Agent::handle(const Message& message) {
         signal_workers(message.body[0]);
       }
       return absl::OkStatus();
+    case MessageKind::kControl:
+      return pass_to_worker(message);
     case MessageKind::kReady:
     case MessageKind::kOutput:
     case MessageKind::kErrorOutput:
@@ -258,6 +292,17 @@ bool Agent::pass_on(base::Fd& pipe, MessageKind kind, int rank) {
   return !bytes->empty();
 }
 
+absl::Status Agent::pass_to_worker(const Message& message) {
+  MAYPOLE_ASSIGN_OR_RETURN(const WorkerBytes packet, decode_worker_bytes(message));
+  for (Worker& worker : workers_) {
+    if (worker.rank == packet.rank && worker.control.valid()) {
+      worker.packets.emplace_back(packet.bytes);
+      send_packets(worker);
+    }
+  }
+  return absl::OkStatus();
+}
+
 void Agent::send_file(MessageKind kind, const std::string& path, int rank) {
   std::ifstream file(path, std::ios::binary);
   std::string part(1U << 20U, '\0');
@@ -274,7 +319,10 @@ void Agent::finish(Worker& worker) {
   }
   for (int i = 0; i < kMaxReads && worker.child.error.valid() && pass_on(worker.child.error, MessageKind::kErrorOutput, worker.rank); ++i) {
   }
+  while (worker.control.valid() && pass_on(worker.control, MessageKind::kControl, worker.rank)) {
+  }
   worker.child = {};
+  worker.control.reset();
   worker.running = false;
   if (worker.ended->success()) {
     send_file(MessageKind::kReport, fmt::format("{}/report/rank-{}.json", folder_, worker.rank), worker.rank);
@@ -324,6 +372,7 @@ int Agent::run() {
     for (const Worker& worker : workers_) {
       polled.push_back({room ? worker.child.output.get() : -1, POLLIN, 0});
       polled.push_back({room ? worker.child.error.get() : -1, POLLIN, 0});
+      polled.push_back({room ? worker.control.get() : -1, static_cast<short>(worker.packets.empty() ? POLLIN : POLLIN | POLLOUT), 0});
     }
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) {
       return 1;
@@ -336,12 +385,18 @@ int Agent::run() {
     }
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       Worker& worker = workers_[i];
-      const std::size_t at = 3 + 2 * i;
-      if (at + 1 < polled.size() && polled[at].revents != 0) {
-        pass_on(worker.child.output, MessageKind::kOutput, worker.rank);
-      }
-      if (at + 1 < polled.size() && polled[at + 1].revents != 0) {
-        pass_on(worker.child.error, MessageKind::kErrorOutput, worker.rank);
+      const std::size_t at = 3 + 3 * i;
+      if (at + 2 < polled.size()) {  // not one that was started in this round
+        if (polled[at].revents != 0) {
+          pass_on(worker.child.output, MessageKind::kOutput, worker.rank);
+        }
+        if (polled[at + 1].revents != 0) {
+          pass_on(worker.child.error, MessageKind::kErrorOutput, worker.rank);
+        }
+        if (polled[at + 2].revents != 0 && worker.control.valid()) {
+          send_packets(worker);
+          pass_on(worker.control, MessageKind::kControl, worker.rank);
+        }
       }
       if (worker.running && worker.ended && to_launcher_.size() < kMaxWaitingBytes) {
         finish(worker);

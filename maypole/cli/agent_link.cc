@@ -9,12 +9,14 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 namespace maypole::cli {
 
 namespace {
 
+constexpr std::chrono::seconds kAfterHangUp{5};  // an agent that has closed its stream ends within this
 constexpr const char* kDefaultLauncher = "ssh {host} {command}";
 
 bool is_number(const std::string& address) { return net::SocketAddress::parse(address, 0).ok(); }
@@ -105,6 +107,41 @@ void remove_folders_left(const std::vector<AgentLink>& agents) {
       std::filesystem::remove_all(ready.directory, ignored);
     }
   }
+}
+
+std::optional<std::string> read_messages(AgentLink& agent, absl::FunctionRef<void(const Message&)> on_message) {
+  const std::optional<std::string> bytes = read_some(agent.child.output.get(), 256U << 10U);
+  if (!bytes) {
+    agent.hang_up();
+    agent.ends_by = std::chrono::steady_clock::now() + kAfterHangUp;
+    return std::nullopt;
+  }
+  agent.reader.append(*bytes);
+  while (!agent.over()) {
+    auto message = agent.reader.next();
+    if (!message.ok()) {
+      return fmt::format("`{}` printed {} before the agent's messages: nothing but the agent may write to its standard output",
+                         quote_words(agent.command), base::message(message.status()));
+    }
+    if (!message->has_value()) {
+      break;
+    }
+    on_message(**message);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> find_lost(const AgentLink& agent) {
+  if (agent.over() || agent.child.output.valid()) {
+    return std::nullopt;
+  }
+  if (agent.ended) {
+    return why_lost(agent);
+  }
+  if (agent.ends_by && std::chrono::steady_clock::now() >= *agent.ends_by) {
+    ::kill(agent.child.pid, SIGKILL);
+  }
+  return std::nullopt;
 }
 
 std::string boot_of(const std::string& identity) { return identity.substr(0, identity.find('/')); }

@@ -6,6 +6,7 @@
 #include "maypole/cli/messages.h"
 #include "maypole/net/child_process.h"
 
+#include <absl/functional/function_ref.h>
 #include <absl/status/status.h>
 
 #include <map>
@@ -72,6 +73,14 @@ struct AgentLink {
 
 /// Removes the temporary folders of agents on this machine that could not do it themselves, because they were killed.
 void remove_folders_left(const std::vector<AgentLink>& agents);
+
+/// Reads what the agent has sent and hands each message on, until the agent is over. Returns why it is lost where its bytes are not
+/// ours. At the end of its stream it gets a moment to end.
+[[nodiscard]] std::optional<std::string> read_messages(AgentLink& agent, absl::FunctionRef<void(const Message&)> on_message);
+
+/// Looks at an agent whose stream has ended without kDone; returns why it is lost once its process has ended too, and kills one that
+/// does not end.
+[[nodiscard]] std::optional<std::string> find_lost(const AgentLink& agent);
 
 /// Starts the agent's process; it reads its spec next.
 [[nodiscard]] absl::Status start_agent(AgentLink& agent);

@@ -7,6 +7,7 @@
 #include "maypole/cli/failure.h"
 #include "maypole/cli/job_output.h"
 #include "maypole/cli/job_report.h"
+#include "maypole/cli/job_signals.h"
 #include "maypole/cli/launcher_template.h"
 #include "maypole/cli/messages.h"
 #include "maypole/cli/results.h"
@@ -37,7 +38,6 @@ constexpr std::chrono::seconds kAgentsStart{60};    // all agents answer within 
 constexpr std::chrono::seconds kLastWords{3};       // survivors of a failure print their own errors, then SIGTERM
 constexpr std::chrono::seconds kAfterTerminate{2};  // then SIGKILL
 constexpr std::chrono::seconds kAfterKill{7};       // then the agents themselves are given up
-constexpr std::chrono::seconds kAfterHangUp{5};     // an agent that has closed its stream ends within this
 
 class Launch {
  public:
@@ -235,6 +235,7 @@ void Launch::on_message(AgentLink& agent, const Message& message) {
     case MessageKind::kSpec:
     case MessageKind::kStart:
     case MessageKind::kSignal:
+    case MessageKind::kControl:
       return lose(agent, "its agent sent a message that only a launcher sends");
   }
   lose(agent, fmt::format("its agent sent a message of unknown kind {}: install the same version of maypole on both",
@@ -242,39 +243,16 @@ void Launch::on_message(AgentLink& agent, const Message& message) {
 }
 
 void Launch::read_agent(AgentLink& agent) {
-  const std::optional<std::string> bytes = read_some(agent.child.output.get(), 256U << 10U);
-  if (!bytes) {
-    agent.hang_up();
-    agent.ends_by = Clock::now() + kAfterHangUp;
-    return;
-  }
-  agent.reader.append(*bytes);
-  while (!agent.over()) {
-    auto message = agent.reader.next();
-    if (!message.ok()) {
-      return lose(agent, fmt::format("`{}` printed {} before the agent's messages: nothing but the agent may write to its standard output",
-                                     quote_words(agent.command), base::message(message.status())));
-    }
-    if (!message->has_value()) {
-      return;
-    }
-    on_message(agent, **message);
+  if (const auto why = read_messages(agent, [&](const Message& message) { on_message(agent, message); })) {
+    lose(agent, *why);
   }
 }
 
-/// An agent is lost when its stream has ended without kDone, and is explained once its process has ended too.
 void Launch::check_lost() {
   for (AgentLink& agent : agents_) {
-    if (agent.over() || agent.child.output.valid()) {
-      continue;
+    if (const auto why = find_lost(agent)) {
+      lose(agent, *why);
     }
-    if (!agent.ended) {
-      if (agent.ends_by && Clock::now() >= *agent.ends_by) {
-        ::kill(agent.child.pid, SIGKILL);
-      }
-      continue;
-    }
-    lose(agent, why_lost(agent));
   }
 }
 
@@ -352,11 +330,7 @@ int Launch::poll_timeout() const {
   for (const AgentLink& agent : agents_) {
     also(agent.over() || agent.ended ? std::nullopt : agent.ends_by);
   }
-  if (!due) {
-    return -1;
-  }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+  return poll_milliseconds(due);
 }
 
 void Launch::poll_once() {
@@ -444,17 +418,7 @@ int Launch::conclude() {
 }
 
 int Launch::run() {
-  sigset_t handled;
-  ::sigemptyset(&handled);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) {
-    ::sigaddset(&handled, signal);
-  }
-  ::sigprocmask(SIG_BLOCK, &handled, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) {
-    ::signal(signal, SIG_DFL);  // a shell script's `&` ignores SIGINT, and it would never arrive; SIGHUP stays as `nohup` set it
-  }
-  signals_ = base::Fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  signals_ = listen_for_signals();
   enter(Phase::kStarting, kAgentsStart);
   const absl::Status status = start_agents();
   if (!status.ok()) {

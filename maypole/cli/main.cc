@@ -7,6 +7,7 @@
 #include "maypole/cli/paper.h"
 #include "maypole/cli/plan.h"
 #include "maypole/cli/replay.h"
+#include "maypole/cli/resize.h"
 #include "maypole/cli/run.h"
 #include "maypole/cli/simulate.h"
 #include "maypole/cli/trace.h"
@@ -55,6 +56,7 @@ int main(int argc, char** argv) {
   std::map<std::string, std::function<int()>> commands;
   commands["run"] = add_run(app, command);
   commands["profile"] = add_profile(app, std::move(command));
+  commands["resize"] = add_resize(app);
   commands["simulate"] = add_simulate(app);
   commands["compare"] = add_compare(app);
   commands["paper"] = add_paper(app);

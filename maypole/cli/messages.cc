@@ -121,7 +121,7 @@ bool WriteQueue::flush(int fd) {
 void set_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobSpec, version, job_id, secret, host, directory, command, environment, world_size, first_rank,
-                                   num_workers, bind_address, timeline)
+                                   num_workers, bind_address, timeline, elastic)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AgentReady, rendezvous_port, master_port, cores, machine, directory)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, rendezvous, master_address, master_port, workers_on_machine)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerExit, rank, code, signal, seconds, reason)

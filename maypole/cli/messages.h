@@ -12,6 +12,7 @@
 //   kStart      ->              every agent is ready: addresses of the whole job; workers start
 //               <-      kOutput, kErrorOutput, kExit, kReport, kTimeline   as they come
 //   kSignal     ->              for all workers of the agent that run
+//   kControl    <->     kControl  packets to and from a worker of an elastic run (elastic/control_messages.h), as they are
 //               <-      kDone   all have ended and nothing of them is left
 //   end of file ->              the launcher is gone: the agent ends everything it started
 
@@ -41,7 +42,8 @@ enum class MessageKind : std::uint8_t {
   kTimeline,
   kSignal,
   kDone,
-  kError
+  kError,
+  kControl
 };
 
 struct Message {
@@ -52,7 +54,7 @@ struct Message {
 inline constexpr std::size_t kMaxMessageBytes = 64U << 20U;
 
 [[nodiscard]] std::string encode_message(MessageKind kind, std::string_view body);
-/// For kOutput, kErrorOutput, kReport, kTimeline.
+/// For kOutput, kErrorOutput, kReport, kTimeline, kControl.
 [[nodiscard]] std::string encode_worker_bytes(MessageKind kind, int rank, std::string_view bytes);
 
 struct WorkerBytes {
@@ -106,6 +108,7 @@ struct JobSpec {
   int num_workers = 1;
   std::string bind_address;  // for the agent with rank 0, where rank 0 listens; "" = every address
   bool timeline = false;
+  bool elastic = false;  // one worker that has a control socket, and a rendezvous of its own whatever its rank
 };
 
 struct AgentReady {

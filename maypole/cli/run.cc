@@ -4,17 +4,22 @@
 #include "maypole/base/status.h"
 #include "maypole/base/units.h"
 #include "maypole/cli/agent_link.h"
+#include "maypole/cli/elastic_launch.h"
 #include "maypole/cli/hosts.h"
 #include "maypole/cli/job_report.h"
 #include "maypole/cli/launch.h"
 #include "maypole/cli/launcher_template.h"
+#include "maypole/cli/size_range.h"
 
 #include <net/if.h>
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace maypole::cli {
@@ -37,7 +42,13 @@ struct Written {
   std::string timeout;
   std::string start_timeout;
   std::vector<std::string> environment;
+  std::string heartbeat;
   int iterations = 30;  // profile
+  bool elastic = false;
+  std::string workers;  // --elastic: MIN:MAX
+  std::optional<int> retries;
+  std::string name;
+  ElasticOptions elastic_options;
   RunOptions run;
 };
 
@@ -58,9 +69,9 @@ absl::Status add_variables(Written& written) {
     written.run.settings[name] = equals == std::string::npos ? own : variable.substr(equals + 1);
   }
   const std::pair<const char*, const std::string&> settings[] = {
-      {"MAYPOLE_SCHEDULE", written.schedule},          {"MAYPOLE_BACKEND", written.backend},     {"MAYPOLE_BANDWIDTH", written.bandwidth},
-      {"MAYPOLE_INTERFACE", written.interface},        {"MAYPOLE_TRANSPORT", written.transport}, {"MAYPOLE_TIMEOUT", written.timeout},
-      {"MAYPOLE_START_TIMEOUT", written.start_timeout}};
+      {"MAYPOLE_SCHEDULE", written.schedule},           {"MAYPOLE_BACKEND", written.backend},     {"MAYPOLE_BANDWIDTH", written.bandwidth},
+      {"MAYPOLE_INTERFACE", written.interface},         {"MAYPOLE_TRANSPORT", written.transport}, {"MAYPOLE_TIMEOUT", written.timeout},
+      {"MAYPOLE_START_TIMEOUT", written.start_timeout}, {"MAYPOLE_HEARTBEAT", written.heartbeat}};
   for (const auto& [name, value] : settings) {
     if (!value.empty()) {
       written.run.settings[name] = value;
@@ -69,6 +80,49 @@ absl::Status add_variables(Written& written) {
   if (!written.run.profile.empty()) {
     written.run.settings["MAYPOLE_PROFILE"] = std::to_string(written.iterations);
   }
+  return absl::OkStatus();
+}
+
+constexpr int kDefaultRetries = 3;
+
+/// Checks what --elastic asks for, and sets how many workers there must be room for.
+absl::Status check_elastic(Written& written) {
+  const auto wrong = absl::StatusCode::kInvalidArgument;
+  ElasticOptions& options = written.elastic_options;
+  if (!written.elastic) {
+    const char* flag =
+        !written.workers.empty() ? "--workers" : (written.retries ? "--retries" : (!written.name.empty() ? "--name" : nullptr));
+    return flag == nullptr ? absl::OkStatus() : base::error(wrong, "{} needs --elastic: without it the number of workers is fixed", flag);
+  }
+  if (written.backend == "c10d") {
+    return base::error(wrong, "--elastic needs the native back end: a torch process group keeps its members");
+  }
+  if (!written.run.report.empty() || !written.run.timeline.empty()) {
+    return base::error(wrong, "{} describes one ring, and an elastic run has many: leave it out, or leave out --elastic",
+                       written.run.report.empty() ? "--timeline" : "--report");
+  }
+  elastic::SizeRange range{1, std::max(1, written.num_workers)};
+  if (!written.workers.empty()) {
+    auto parsed = parse_size_range(written.workers);
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--workers", parsed.status()));
+    range = *parsed;
+  }
+  options.min_workers = range.min;
+  options.max_workers = range.max;
+  options.workers = written.num_workers == 0 ? range.max : written.num_workers;
+  if (options.workers < range.min || options.workers > range.max) {
+    return base::error(wrong, "-n {} is outside of --workers {}:{}", options.workers, range.min, range.max);
+  }
+  options.retries = written.retries.value_or(kDefaultRetries);
+  options.name = written.name;
+  if (!std::ranges::all_of(written.name,
+                           [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; }) ||
+      written.name.size() > 40) {
+    return base::error(wrong, "--name: '{}' must be at most 40 letters, digits, '-', '_' and '.'", written.name);
+  }
+  const char* outside = ::getenv("MAYPOLE_HEARTBEAT");
+  const std::string heartbeat = !written.heartbeat.empty() ? written.heartbeat : (outside != nullptr && *outside != '\0' ? outside : "2s");
+  MAYPOLE_ASSIGN_OR_RETURN(options.silence, base::parse_duration(heartbeat));
   return absl::OkStatus();
 }
 
@@ -81,7 +135,8 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
   if (!written.bandwidth.empty()) {
     MAYPOLE_RETURN_IF_ERROR(for_flag("--bandwidth", base::parse_bandwidth(written.bandwidth).status()));
   }
-  for (const auto& [flag, value] : {std::pair("--timeout", written.timeout), std::pair("--start-timeout", written.start_timeout)}) {
+  for (const auto& [flag, value] : {std::pair("--timeout", written.timeout), std::pair("--start-timeout", written.start_timeout),
+                                    std::pair("--heartbeat", written.heartbeat)}) {
     if (value.empty()) {
       continue;
     }
@@ -104,13 +159,15 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
     MAYPOLE_RETURN_IF_ERROR(for_flag("--launcher", check_launcher(written.launcher)));
   }
   MAYPOLE_RETURN_IF_ERROR(add_variables(written));
+  MAYPOLE_RETURN_IF_ERROR(check_elastic(written));
   std::vector<HostEntry> hosts;
   if (!written.hosts.empty()) {
     auto parsed = parse_hosts(written.hosts);
     MAYPOLE_RETURN_IF_ERROR(for_flag("--hosts", parsed.status()));
     hosts = std::move(parsed).value();
   }
-  MAYPOLE_ASSIGN_OR_RETURN(const std::vector<HostWorkers> places, place_workers(hosts, written.num_workers));
+  MAYPOLE_ASSIGN_OR_RETURN(const std::vector<HostWorkers> places,
+                           place_workers(hosts, written.elastic ? written.elastic_options.max_workers : written.num_workers));
   std::error_code failed;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
   auto agents = plan_agents(places, written.launcher, program);
@@ -176,7 +233,8 @@ std::function<int()> add_job_command(CLI::App& sub, std::vector<std::string> com
       fmt::print(stderr, "maypole {}: {}\n", sub.get_name(), base::message(agents.status()));
       return kWrongUse;
     }
-    return launch(written->run, std::move(agents).value());
+    return written->elastic ? launch_elastic(written->run, written->elastic_options, std::move(agents).value())
+                            : launch(written->run, std::move(agents).value());
   };
 }
 
@@ -192,6 +250,12 @@ std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
       ->check(CLI::IsMember({"native", "c10d"}));
   run->add_option("--report", written->run.report, "Write what communication cost, as JSON")->check(filled());
   run->add_option("--timeline", written->run.timeline, "Write a trace of every worker for Perfetto")->check(filled());
+  run->add_flag("--elastic", written->elastic, "Let workers come and go: `maypole resize` changes their number, lost ones are replaced");
+  run->add_option("--workers", written->workers, "With --elastic: how many there may be, as 1:8; default: 1 to -n")->check(filled());
+  run->add_option("--retries", written->retries, "With --elastic: how many lost workers are replaced; default: 3")
+      ->check(CLI::Range(0, 1000000));
+  run->add_option("--name", written->name, "With --elastic: the run's name for `maypole resize`; default: a random one")->check(filled());
+  run->add_option("--heartbeat", written->heartbeat, "Silence after which a worker is lost, as 2s (the default)")->check(filled());
   run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
   return add_job_command(*run, std::move(command), std::move(written));
 }

@@ -13,10 +13,23 @@ namespace maypole::cli {
 namespace {
 
 // Belong to one job; those of a job around ours (a worker that calls `maypole run`, a script under torchrun) would mislead.
-constexpr std::array<std::string_view, 15> kOwned = {
-    "RANK",         "WORLD_SIZE",         "LOCAL_RANK",           "LOCAL_WORLD_SIZE",   "MASTER_ADDR",
-    "MASTER_PORT",  "MAYPOLE_JOB_ID",     "MAYPOLE_SECRET",       "MAYPOLE_RENDEZVOUS", "MAYPOLE_RENDEZVOUS_FD",
-    "MAYPOLE_HOST", "MAYPOLE_REPORT_DIR", "MAYPOLE_TIMELINE_DIR", "GROUP_RANK",         "TORCHELASTIC_USE_AGENT_STORE"};
+constexpr std::array<std::string_view, 17> kOwned = {"RANK",
+                                                     "WORLD_SIZE",
+                                                     "LOCAL_RANK",
+                                                     "LOCAL_WORLD_SIZE",
+                                                     "MASTER_ADDR",
+                                                     "MASTER_PORT",
+                                                     "MAYPOLE_JOB_ID",
+                                                     "MAYPOLE_SECRET",
+                                                     "MAYPOLE_RENDEZVOUS",
+                                                     "MAYPOLE_RENDEZVOUS_FD",
+                                                     "MAYPOLE_HOST",
+                                                     "MAYPOLE_REPORT_DIR",
+                                                     "MAYPOLE_TIMELINE_DIR",
+                                                     "GROUP_RANK",
+                                                     "TORCHELASTIC_USE_AGENT_STORE",
+                                                     "MAYPOLE_ELASTIC_FD",
+                                                     "MAYPOLE_ELASTIC_WORKERS"};
 
 constexpr std::array<std::string_view, 8> kForwardedNames = {"PATH", "PYTHONPATH", "PYTHONHOME",          "VIRTUAL_ENV", "LD_LIBRARY_PATH",
                                                              "LANG", "TZ",         "CUDA_VISIBLE_DEVICES"};
@@ -62,6 +75,9 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& own,
   variables["MAYPOLE_HOST"] = spec.host;
   if (setting.rendezvous_fd >= 0) {
     variables["MAYPOLE_RENDEZVOUS_FD"] = std::to_string(setting.rendezvous_fd);
+  }
+  if (setting.control_fd >= 0) {
+    variables["MAYPOLE_ELASTIC_FD"] = std::to_string(setting.control_fd);
   }
   variables["MAYPOLE_REPORT_DIR"] = setting.folder + "/report";
   if (spec.timeline) {

@@ -16,6 +16,7 @@ struct WorkerSetting {
   int cores;               // of the machine, usable
   std::string folder;      // holds report/ and timeline/
   int rendezvous_fd = -1;  // the listening socket that rank 0 inherits
+  int control_fd = -1;     // the control socket that a worker of an elastic run inherits
 };
 
 /// The whole environment of a worker: the agent's own, the job's on top, and what says who it is (docs: "Environment of a worker").

@@ -118,8 +118,8 @@ struct Pipes {
   place_stdio(report_fd, options.standard_output, pipes.output.write_end.get(), STDOUT_FILENO);
   place_stdio(report_fd, options.standard_error, pipes.error.write_end.get(), STDERR_FILENO);
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (options.inherited_fd >= 0) {
-    ::fcntl(options.inherited_fd, F_SETFD, 0);
+  for (const int fd : options.inherited_fds) {
+    ::fcntl(fd, F_SETFD, 0);
   }
   ::environ = environment;  // execvp then searches the PATH of the new environment
   ::execvp(argv[0], argv);

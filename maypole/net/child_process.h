@@ -27,7 +27,7 @@ struct ChildOptions {
   Stdio standard_error = Stdio::kInherit;
   bool new_session = false;          // a session and process group of its own, so that a terminal's Ctrl-C does not reach it
   int death_signal = 0;              // sent to the child when the caller dies; 0 = none
-  int inherited_fd = -1;             // stays open in the child under the same number; every other descriptor is closed
+  std::vector<int> inherited_fds;    // stay open in the child under the same numbers; every other descriptor is closed
   std::vector<int> ignored_signals;  // all others get their default action and are unblocked
 };
 

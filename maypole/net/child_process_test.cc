@@ -76,7 +76,7 @@ TEST(ChildProcess, ClosesEveryDescriptorButTheInheritedOne) {
   ChildOptions options = shell("ls /proc/self/fd | wc -l");
   auto without = start_child(options);
   ASSERT_TRUE(without.ok());
-  options.inherited_fd = other->output.get();
+  options.inherited_fds = {other->output.get()};
   auto with = start_child(options);
   ASSERT_TRUE(with.ok());
   const int plain = std::stoi(read_all(without->output));

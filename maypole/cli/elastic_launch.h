@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "maypole/base/units.h"
+#include "maypole/cli/agent_link.h"
+#include "maypole/cli/launch.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace maypole::cli {
+
+/// What `maypole run --elastic` asks for beside what every run has.
+struct ElasticOptions {
+  std::string name;  // for `maypole resize`; "" = the launcher makes one
+  int min_workers = 1;
+  int max_workers = 1;
+  int workers = 1;  // at the start
+  int retries = 0;
+  base::Nanoseconds silence = std::chrono::seconds(2);  // after which a worker is lost
+};
+
+/// Runs a job whose workers come and go: each has an agent of its own, started and ended as elastic::Coordinator says. `hosts` are the
+/// places, with slots for max_workers in all. Returns the exit code: 0, that of the worker whose failure ended the run, or 1.
+[[nodiscard]] int launch_elastic(const RunOptions& options, const ElasticOptions& elastic, std::vector<AgentLink> hosts);
+
+}  // namespace maypole::cli
