@@ -75,6 +75,7 @@ void bind_comm(nb::module_& module) {
       .def_ro("schedule", &comm::Environment::schedule)
       .def_ro("backend", &comm::Environment::backend)
       .def_prop_ro("timeout_s", [](const comm::Environment& environment) { return base::to_seconds(environment.timeout); })
+      .def_prop_ro("heartbeat_s", [](const comm::Environment& environment) { return base::to_seconds(environment.heartbeat); })
       .def_ro("report_directory", &comm::Environment::report_directory)
       .def_ro("timeline_directory", &comm::Environment::timeline_directory);
   module.def("read_environment", [] { return check(comm::read_environment()); }, "What the launcher says: maypole run, torchrun or Slurm.");

@@ -47,6 +47,7 @@ inline std::byte* to_pointer(std::uintptr_t address) {
 inline std::uintptr_t to_address(const std::byte* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
 void bind_comm(nanobind::module_& module);
+void bind_elastic(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
 void bind_overlap(nanobind::module_& module);
 

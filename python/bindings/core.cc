@@ -60,6 +60,7 @@ NB_MODULE(_core, module) {
   nb::register_exception_translator(bindings::translate);
   nb::set_leak_warnings(false);  // the engine lives until the process ends, on purpose
   bindings::bind_comm(module);
+  bindings::bind_elastic(module);
   bindings::bind_engine(module);
   bindings::bind_overlap(module);
   module.def("parse_bytes", [](const std::string& text) { return bindings::check(base::parse_bytes(text)); }, nb::arg("text"));

@@ -16,6 +16,7 @@ from maypole.errors import (
     TimeoutError,
     UsageError,
 )
+from maypole.torch import elastic
 from maypole.torch.collectives import all_gather, all_reduce, barrier, broadcast, broadcast_object
 from maypole.torch.optimizer import DistributedOptimizer
 from maypole.torch.runtime import init, local_rank, rank, size
@@ -36,6 +37,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "broadcast_object",
+    "elastic",
     "init",
     "local_rank",
     "rank",

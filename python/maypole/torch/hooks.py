@@ -5,7 +5,7 @@ import functools
 
 import torch
 
-from maypole.torch import guard
+from maypole.torch import guard, wrong
 
 
 class GradientHooks:
@@ -43,7 +43,7 @@ class GradientHooks:
 
         def after(parameter):
             if parameter.grad.layout != torch.strided:
-                raise rounds.sparse(i)
+                raise wrong.sparse(rounds.names[i])
             if rounds.syncing:
                 rounds.fired[i] += 1
                 self.backward_begins()
@@ -68,6 +68,8 @@ class GradientHooks:
                 gradient = parameter.grad
                 if gradient is not view and gradient.stride() == strides and gradient.dtype is dtype and fired[i] == 0:
                     fired[i] = 1
+                    if rounds.weight != 1.0:
+                        gradient.detach().mul_(rounds.weight)
                     ready(gradient.data_ptr())
                     parameter.grad = view
                     view.__class__ = moving

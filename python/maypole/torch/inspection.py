@@ -89,6 +89,20 @@ def option_lines(optimizer):
     return lines
 
 
+def shortened(lines, limit):
+    """The lines as a text of at most about `limit` bytes: of those that find no room only a checksum is left."""
+    kept, size = [], 0
+    for line in lines:
+        size += len(line.encode()) + 1
+        if size > limit:
+            break
+        kept.append(line)
+    rest = lines[len(kept) :]
+    if rest:
+        kept.append(f"and {len(rest)} more, checksum {zlib.crc32(chr(10).join(rest).encode()):08x}")
+    return "\n".join(kept)
+
+
 class OptionWatch:
     """Options that a script changes while it trains must change on all ranks alike. They are compared after 1, 2, 4, ... 64 steps and
     every 64th from then on, by one number in the user lane that nobody waits for until the next step."""
@@ -138,6 +152,13 @@ def share_values(model, parameters):
         if size >= _PACK_BYTES:
             _broadcast_pack(pack)
             pack, size = [], 0
+    if pack:
+        _broadcast_pack(pack)
+
+
+def share_buffers(buffers):
+    """Rank 0's buffers become everyone's."""
+    pack = [buffer.detach() for buffer in buffers if buffer.numel() > 0]
     if pack:
         _broadcast_pack(pack)
 

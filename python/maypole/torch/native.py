@@ -85,6 +85,14 @@ class NativeEngine:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._transport))
         self._core.end_with_process(timeline_file)
 
+    def say_goodbye(self):
+        """Leaves a ring that all leave: waits until each rank has done what it began."""
+        self._core.finalize()
+
+    def close(self):
+        """Ends the ring's threads and sockets now; memory that tensors still use stays."""
+        self._core = None
+
     def abort(self, reason):
         self._core.communicator.abort(reason)
 

@@ -54,8 +54,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not isinstance(model, torch.nn.Module):
             raise UsageError(f"DistributedOptimizer takes the model as its second argument, not a {type(model).__name__}")
         self._inner = optimizer
+        self._model = model
         self.defaults = optimizer.defaults
         self._share_hooks()
+        self._transaction = None  # the loop of maypole.torch.elastic that trains with this optimizer
+        self._asked = schedule, update, group_size, broadcast_buffers, compression, tuning_cache
+        self._open(here)
+
+    def _open(self, here, aligned=False):
+        """Takes the model into the ring of `here`. aligned: all ranks hold equal values already."""
+        optimizer, model = self._inner, self._model
+        schedule, update, group_size, broadcast_buffers, compression, tuning_cache = self._asked
         schedule = here.environment.schedule or schedule
         sharded = _check_options(schedule, update, compression)
         kind, reason = native_kind(optimizer, None if here.engine is None else here.engine.update_kinds)
@@ -84,7 +93,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         inspection.check(model, parameters, names, here.engine)
         settings = [f"{type(optimizer).__name__} {schedule} {update} {compression} {group_size}", *inspection.option_lines(optimizer)]
         inspection.agree(model, parameters, names, settings)
-        inspection.share_values(model, parameters)
+        if not aligned:
+            inspection.share_values(model, parameters)
         self._watch = inspection.OptionWatch(optimizer, here.size)
         rounds = Rounds(here.engine, parameters, names, groups, options, tuning.TunedGroups(options, here, tuning_cache))
         self._rounds = rounds
@@ -101,6 +111,26 @@ class DistributedOptimizer(torch.optim.Optimizer):
         # Nothing that outlives this object may hold it: hooks hold rounds and state.
         self._retire = weakref.finalize(self, _retire, rounds, handles)
         self._retire.atexit = False
+
+    def _come_to_rest(self):
+        """Leaves the ring: parameters and state stay in this process, as the last finished step left them. No peer is asked."""
+        if self._rounds is None:
+            return
+        if self._kind != "none":
+            self._state.keep()
+        self._retire()
+        with unguarded():
+            for group in self._inner.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
+        self._rounds = self._buffers = self._state = self._watch = None
+
+    @property
+    def sharded(self):
+        return self._asked[1] == "sharded"
+
+    def _take_part(self, transaction):
+        self._transaction = transaction
 
     def _share_hooks(self):
         self._optimizer_step_pre_hooks = OrderedDict()
@@ -156,6 +186,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None):
         """Updates the parameters from the averaged gradients. Parameters that are still on their way make their first user wait."""
+        if self._transaction is not None:
+            self._transaction.begin_step(closure)
+            self.synchronize()  # from here on the update needs no peer: it is done whole, or not at all
         if self._profiler is None:
             return self._step(closure)
         with self._profiler.step():
@@ -164,7 +197,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _step(self, closure):
         if self._rounds is None:
             self._clock.tick()
-            return self._inner.step(closure) if closure is not None else self._inner.step()
+            loss = self._inner.step(closure) if closure is not None else self._inner.step()
+            if self._transaction is not None:
+                self._transaction.commit()
+            return loss
         if not self._rounds.joining:  # where one rank's step stands for another's
             self._watch.check()
         loss = None
@@ -184,6 +220,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._rounds.step(self._state.hyperparameters(), lambda: None)
         else:
             self._rounds.step(self._state.hyperparameters(), self._inner.step)
+        if self._transaction is not None:
+            self._transaction.commit()
         if self._buffers is not None:
             self._buffers.start()
         return loss

@@ -23,7 +23,7 @@ import math
 import torch
 
 from maypole.errors import MaypoleError, UsageError
-from maypole.torch import guard, runtime
+from maypole.torch import guard, runtime, wrong
 from maypole.torch.collectives import broadcast_object
 from maypole.torch.dtypes import NUMBERS
 from maypole.torch.hooks import GradientHooks
@@ -62,6 +62,7 @@ class Rounds:
         self._placement, self.views, self._first_use = None, [], []
         self.agreed_to_end = False  # no peer reads optimizer state of this model any more
         self._factor = 1.0  # of clip_grad_norm_, on averages that were not read before step()
+        self.weight = 1.0  # of this rank's gradients in the average; 1 where all ranks have equally many samples
         for i, parameter in enumerate(parameters):
             guard.adopt_parameter(parameter, self, i)
         self.hooks = GradientHooks(self)
@@ -86,7 +87,7 @@ class Rounds:
     def before_accumulation(self, i):
         """Autograd is about to add to an average that is in motion."""
         if self.phase == OPEN and self.fired[i] > 0:
-            raise self._fired_again(i)
+            raise wrong.fired_again(self.names[i])
         if self.phase == IDLE and self.sharded and not self._averages_are_here:
             # Added to what this rank never had: an error only if it is used (a GAN's generator step leaves such sums, to be zeroed).
             self.engine.before_use(self.model, i)
@@ -98,7 +99,7 @@ class Rounds:
     def after_accumulation(self, i):
         gradient = self.parameters[i].grad
         if gradient.layout != torch.strided:
-            raise self.sparse(i)
+            raise wrong.sparse(self.names[i])
         if not self.syncing:
             self._dirty = True
             return
@@ -109,20 +110,9 @@ class Rounds:
         if self._options["schedule"] == "sync":
             return  # all are handed over when backward has ended, however often each came
         if self.fired[i] > self.expected[i]:
-            raise self._fired_again(i)
+            raise wrong.fired_again(self.names[i])
         if self.fired[i] == self.expected[i]:
             self._hand_over(i)
-
-    def sparse(self, i):
-        return UsageError(
-            f"parameter '{self.names[i]}' has a sparse gradient, which maypole does not reduce; build its Embedding with sparse=False"
-        )
-
-    def _fired_again(self, i):
-        return MaypoleError(
-            f"parameter '{self.names[i]}' got another gradient after its average was on the way (it was used more often in this "
-            "backward than in the first one); use schedule='sync', or checkpoint(..., use_reentrant=False)"
-        )
 
     # --- rounds ---
 
@@ -147,6 +137,8 @@ class Rounds:
                 self.engine.discard_gradients(self.model)
                 self.phase = IDLE
         self._accumulating = self.phase == SYNCED
+        if self._accumulating and self.weight != 1.0:
+            raise wrong.unequal_shares()
         self.fired[:] = [0] * len(self.fired)
         self._event("round")
         self.phase = OPEN
@@ -170,7 +162,9 @@ class Rounds:
         with unguarded():
             gradient = parameter.grad
             if gradient.layout != torch.strided:
-                raise self.sparse(i)
+                raise wrong.sparse(self.names[i])
+            if self.weight != 1.0:
+                gradient.detach().mul_(self.weight)
             if gradient is not view:
                 if view.__class__ is guard.GuardedGradient:
                     self.engine.before_use(self.model, i)  # the last step's update may still read it
@@ -279,7 +273,7 @@ class Rounds:
         with unguarded():
             for i in self._lost:
                 if self.parameters[i].grad is self.views[i]:
-                    raise self._never_gathered(i)
+                    raise wrong.never_gathered(self.names[i])
         self._lost.clear()
         self._placement.keep(self.parameters, self.names)
         self._event("step")
@@ -349,14 +343,8 @@ class Rounds:
         if zeroing:
             self._lost.discard(i)
         elif i in self._lost:
-            raise self._never_gathered(i)
+            raise wrong.never_gathered(self.names[i])
         view.__class__ = torch.Tensor
-
-    def _never_gathered(self, i):
-        return UsageError(
-            f"the gradient of '{self.names[i]}' was never gathered on this rank: with update='sharded' call synchronize() before step() "
-            "to read it after, and zero_grad() between steps"
-        )
 
     def flush(self):
         if self.model is not None:

@@ -17,6 +17,7 @@ import torch
 
 from maypole import _core
 from maypole.errors import ClosedError, UsageError
+from maypole.torch import elastic_seat
 
 BACKENDS = ("native", "c10d")
 _OLDEST_TORCH = (2, 4)
@@ -92,7 +93,10 @@ def init(backend=None, timeout=None):
     if backend not in BACKENDS:
         raise UsageError(f"there is no backend '{backend}'; there are {' and '.join(BACKENDS)}")
     place = Runtime(environment.rank, environment.num_ranks, environment.local_rank, environment)
-    if place.size > 1:
+    seat = elastic_seat.take_seat(environment)
+    if seat is not None:
+        _join_elastic(place, seat, backend, timeout)
+    elif place.size > 1:
         if backend == "c10d":
             from maypole.torch import c10d
 
@@ -105,9 +109,24 @@ def init(backend=None, timeout=None):
     _runtime = place
     _keep_sockets_of_children(environment.report_directory)
     atexit.register(_finish)
-    if place.size > 1:
+    if place.size > 1 or seat is not None:
         os.register_at_fork(after_in_child=_close_in_child)
         _announce_failures()
+
+
+def _join_elastic(place, seat, backend, timeout):
+    """Founders form the first ring; a newcomer is a world of one until its loop finds it a place."""
+    if backend != "native":
+        raise UsageError(f"an elastic run needs the native back end, not '{backend}'")
+    place.rank, place.size, place.local_rank = seat.number, 1, 0
+
+    def form(environment, rank, size):
+        elastic_seat.leave_ring(place, "another one follows")
+        elastic_seat.form_ring(place, environment, rank, size, timeout)
+        return 0, 0.0
+
+    if seat.is_founder:
+        seat.found(form)
 
 
 def current():
@@ -171,8 +190,9 @@ def _announce_failures():
         runtime = _runtime
         if runtime is not None and runtime.process == os.getpid() and not runtime.failed:
             runtime.failed = True
-            error = traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]
-            runtime.engine.abort(f"rank {runtime.rank} is lost: it failed with {error}")
+            if runtime.engine is not None:  # between two rings of an elastic run there is none
+                error = traceback.format_exception_only(kind, value)[-1].strip().splitlines()[0]
+                runtime.engine.abort(f"rank {runtime.rank} is lost: it failed with {error}")
         previous(kind, value, trace)
 
     sys.excepthook = on_exception

@@ -76,6 +76,7 @@ class EngineState:
         self._slots = _slot_names(kind, inner.param_groups)
         self._num_groups = len(inner.param_groups)
         self._all_zero = True  # the engine's state, before anything was loaded
+        self._taken = False  # the engine's state is the one that counts
         self._views = {}
 
     @property
@@ -129,6 +130,7 @@ class EngineState:
                 packed.copy_(value)
                 rounds.engine.write_state_tensor(rounds.model, i, slot, packed)
         self._all_zero = False
+        self._taken = True
         self.hide()
 
     def _count_in(self, entry):
@@ -147,11 +149,21 @@ class EngineState:
                 f"the state of the optimizer of '{rounds.names[0]}' is sharded and cannot be read between backward() and step(): peers "
                 "may be ahead; read it after step(), or call zero_grad() first if these gradients are not for this optimizer"
             )
+        self._fill(self._tensor)
+
+    def keep(self):
+        """Copies replicated state into inner.state, as the last update left it: the engine will be gone. No peer is asked."""
+        if self._taken and self._slots:
+            self._fill(lambda i, slot: self._tensor(i, slot).clone())
+            self._views = {}
+
+    def _fill(self, tensor_of):
+        rounds = self._rounds
         for i, parameter in enumerate(rounds.parameters):
             count = rounds.engine.update_count(rounds.model, i)
             if count == 0 and self._kind != "adagrad":  # Adagrad has its sums from the start
                 continue
-            entry = {name: self._tensor(i, slot) for slot, name in enumerate(self._slots)}
+            entry = {name: tensor_of(i, slot) for slot, name in enumerate(self._slots)}
             if self._kind != "sgd":
                 entry = {"step": torch.tensor(float(count), dtype=torch.float32), **entry}
             self._inner.state[parameter] = entry

@@ -29,5 +29,10 @@ class RingTransport:
     def broadcast(self, flat, root):
         return self._started(self._communicator.broadcast(flat.data_ptr(), flat.numel() * flat.element_size(), root), flat)
 
+    def close(self):
+        """Nothing is started any more, and the ring may end."""
+        self._communicator = None
+        self._running = []
+
     def barrier(self):
         return self._communicator.barrier()

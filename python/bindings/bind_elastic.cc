@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings.h"
+
+#include "maypole/base/status.h"
+#include "maypole/base/units.h"
+#include "maypole/comm/environment.h"
+#include "maypole/elastic/control_link.h"
+#include "maypole/elastic/data_division.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace maypole::bindings {
+namespace {
+
+using elastic::ControlLink;
+using elastic::DataDivision;
+using elastic::Order;
+using elastic::SampleRange;
+using elastic::WorkerReport;
+
+/// Waits without the interpreter, but looks for signals ten times a second. limit_s < 0: no limit.
+std::optional<Order> wait(ControlLink& link, double limit_s) {
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    const double waited = base::to_seconds(std::chrono::steady_clock::now() - start);
+    std::optional<Order> order;
+    {
+      const nb::gil_scoped_release release;
+      const double slice = limit_s < 0 ? 0.1 : std::clamp(limit_s - waited, 0.0, 0.1);
+      order = check(link.wait(base::from_seconds(slice)));
+    }
+    if (order || (limit_s >= 0 && waited >= limit_s)) {
+      return order;
+    }
+    if (PyErr_CheckSignals() != 0) {
+      throw nb::python_error();
+    }
+  }
+}
+
+std::pair<std::size_t, std::size_t> to_pair(SampleRange range) { return {range.begin, range.end}; }
+
+}  // namespace
+
+void bind_elastic(nb::module_& module) {
+  nb::enum_<WorkerReport::Kind>(module, "ReportKind")
+      .value("READY", WorkerReport::Kind::kReady)
+      .value("LOOPING", WorkerReport::Kind::kLooping)
+      .value("STOPPED", WorkerReport::Kind::kStopped)
+      .value("ENTERED", WorkerReport::Kind::kEntered)
+      .value("FINISHED", WorkerReport::Kind::kFinished);
+  nb::enum_<Order::Kind>(module, "OrderKind")
+      .value("ANNOUNCE", Order::Kind::kAnnounce)
+      .value("STOP", Order::Kind::kStop)
+      .value("END", Order::Kind::kEnd)
+      .value("REFUSE", Order::Kind::kRefuse);
+  nb::class_<Order>(module, "Order")
+      .def_ro("kind", &Order::kind)
+      .def_ro("text", &Order::text)
+      .def_prop_ro("epoch", [](const Order& order) { return order.membership.epoch; })
+      .def_prop_ro("size", [](const Order& order) { return order.membership.members.size(); })
+      .def("rank_of", [](const Order& order, int worker) { return order.membership.rank_of(elastic::WorkerId(worker)); })
+      .def("local_rank", [](const Order& order, int rank) { return order.membership.local_rank(rank); });
+  nb::class_<ControlLink>(module, "ControlLink")
+      .def(
+          "__init__",
+          [](ControlLink* self, int fd, double silence_s) { new (self) ControlLink(base::Fd(fd), base::from_seconds(silence_s)); },
+          nb::arg("fd"), nb::arg("silence_s"))
+      .def(
+          "report",
+          [](ControlLink& link, WorkerReport::Kind kind, std::uint32_t epoch, std::uint64_t step, double seconds, std::string text) {
+            check(link.send({kind, epoch, step, seconds, std::move(text)}));
+          },
+          nb::arg("kind"), nb::arg("epoch"), nb::arg("step"), nb::arg("seconds") = 0.0, nb::arg("text") = "")
+      .def("take", &ControlLink::take)
+      .def("wait", &wait, nb::arg("limit_s") = -1.0, "The next order, or None when limit_s passed first.");
+  module.def(
+      "ring_of",
+      [](const comm::Environment& environment, const Order& order, int rank, int listener, double deadline_s) {
+        comm::Environment result = environment;
+        result.connect.rank = rank;
+        result.connect.num_ranks = static_cast<int>(order.membership.members.size());
+        result.connect.epoch = order.membership.epoch;
+        result.connect.rendezvous = order.membership.members.front().rendezvous;
+        result.connect.rendezvous_listener = rank == 0 ? listener : -1;
+        result.connect.deadline = base::from_seconds(deadline_s);
+        result.local_rank = order.membership.local_rank(rank);
+        return result;
+      },
+      nb::arg("environment"), nb::arg("order"), nb::arg("rank"), nb::arg("listener"), nb::arg("deadline_s"),
+      "The environment of an announced epoch's member, for join_ring().");
+  nb::class_<DataDivision>(module, "DataDivision")
+      .def_static("make", [](std::size_t num_samples, std::size_t batch_size,
+                             std::size_t max_workers) { return check(DataDivision::make(num_samples, batch_size, max_workers)); })
+      .def_prop_ro("num_batches", &DataDivision::num_batches)
+      .def("batch", [](const DataDivision& division, std::size_t index) { return to_pair(division.batch(index)); });
+  module.def("share_of",
+             [](std::size_t num_samples, int num_ranks, int rank) { return to_pair(elastic::share_of(num_samples, num_ranks, rank)); });
+}
+
+}  // namespace maypole::bindings

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop over batches, and what it owns: model, optimizer, scheduler, scaler and the place in the data.
+
+A step is a transaction. Its commit point lies in optimizer.step(), after the averages of all gradients have come and the update, which
+needs no peer, is done; the scheduler and the place in the data move there too. So at any moment a rank has all of a step or nothing of
+it, and since a step ends nowhere without every rank's gradients, ranks are at most one step apart. When a worker is lost, those that had
+not finished the step take the state of one that had (the step counts, with the divisor it was made with); if nobody had, nobody has
+anything of it, and the survivors repeat it. Nothing is ever undone, so no copy of the last state is kept.
+"""
+
+import json
+import time
+
+import torch
+
+from maypole.errors import MaypoleError, UsageError
+from maypole.torch import elastic_seat, inspection, runtime
+from maypole.torch.elastic import data, transfer
+from maypole.torch.optimizer import DistributedOptimizer
+
+
+class Loop:
+    """Iterates over the batches of `epochs` epochs of a map-style data set, each batch a context in which one step is made.
+
+    batch_size: samples of a step over all workers together, however many there are.
+    scheduler: a learning-rate scheduler; the loop calls its step(), after each step or (scheduler_per="epoch") each epoch of the data.
+    scaler: a GradScaler that the script uses, whose state newcomers need.
+    seed: of the order of samples, and of torch's and Python's random numbers in each step.
+    ledger: a file to which this worker appends a JSON line for each committed step: its samples, and how many workers made it.
+    Other options go to torch's DataLoader (collate_fn, num_workers, ...).
+    """
+
+    def __init__(
+        self,
+        model,
+        optimizer,
+        dataset,
+        batch_size,
+        epochs=1,
+        scheduler=None,
+        scheduler_per="step",
+        scaler=None,
+        seed=0,
+        shuffle=True,
+        ledger=None,
+        **loader_options,
+    ):
+        if not isinstance(optimizer, DistributedOptimizer):
+            raise UsageError(f"elastic.Loop takes a DistributedOptimizer, not a {type(optimizer).__name__}")
+        if scheduler_per not in ("step", "epoch"):
+            raise UsageError(f"scheduler_per is 'step' or 'epoch', not {scheduler_per!r}")
+        for name in ("batch_sampler", "sampler"):
+            if name in loader_options:
+                raise UsageError(f"elastic.Loop decides which samples each worker gets; leave {name} out")
+        self._here = runtime.current()
+        self._seat = elastic_seat.seat()
+        if self._seat is not None and optimizer.sharded:
+            raise UsageError("elastic.Loop does not take update='sharded' yet: a lost worker's shard would be lost; use 'replicated'")
+        if self._here.backend != "native":
+            raise UsageError("elastic.Loop needs the native back end")
+        self._model, self._optimizer, self._dataset = model, optimizer, dataset
+        self._scheduler, self._scheduler_per, self._scaler = scheduler, scheduler_per, scaler
+        self._seed, self._loader_options = seed, loader_options
+        max_workers = self._here.size if self._seat is None else self._seat.max_workers
+        self._plan = data.DataPlan(len(dataset), batch_size, epochs, seed, shuffle, max_workers)
+        self._what = _describe(model, optimizer, len(dataset), batch_size, epochs, seed, shuffle)
+        self._ledger = ledger
+        self._step = 0  # steps committed
+        self._committed_at = time.perf_counter()
+        self._open_batch = None
+        self._buffers = [*model.buffers()]
+        self._buffers_before = []  # as they were before the step under way: its forward changes running statistics
+        self._batches = None
+        self._flags = None  # the last all-reduce of flags, and the tensor it is made in
+        self._is_newcomer = self._seat is not None and not self._seat.is_founder
+
+    # --- what a script asks for ---
+
+    @property
+    def step(self):
+        """Steps committed since training began, by whoever made them."""
+        return self._step
+
+    @property
+    def num_steps(self):
+        return self._plan.num_steps
+
+    @property
+    def epoch(self):
+        """The epoch of the data in which the next step lies."""
+        return self._step // self._plan.steps_per_epoch
+
+    def __iter__(self):
+        self._optimizer._take_part(self)
+        if self._seat is not None:
+            self._seat.begin_loop(self._what, self._step, self._form)
+        while True:
+            if self._step == self._plan.num_steps:
+                if self._seat is None or self._seat.finish(self._form, self._step):
+                    self._optimizer._take_part(None)
+                    return
+                continue  # the others needed this worker's state
+            try:
+                stop = self._must_stop()
+            except elastic_seat.BROKEN as error:
+                self._change(_words(error))
+                continue
+            if stop:
+                self._change("")
+                continue
+            yield self._next_batch()
+            if self._open_batch is not None:
+                raise UsageError("each batch of an elastic.Loop is a context: write `with batch as (inputs, targets):`")
+
+    # --- one step ---
+
+    def _next_batch(self):
+        here = self._here
+        if self._batches is None:
+            self._batches = data.batches(self._dataset, self._plan, self._step, here.size, here.rank, self._loader_options)
+        data.seed_step(self._seed, self._step, here.rank)
+        if self._seat is not None:
+            self._buffers_before = [buffer.detach().clone() for buffer in self._buffers]
+        share, weight = self._plan.share(self._step, here.size, here.rank)
+        if self._optimizer._rounds is not None:
+            self._optimizer._rounds.weight = weight
+        self._open_batch = Batch(self, next(self._batches), share)
+        return self._open_batch
+
+    def begin_step(self, closure):
+        """optimizer.step() begins."""
+        if self._open_batch is None or self._open_batch.committed:
+            raise UsageError("in an elastic.Loop optimizer.step() is called once in each batch's context")
+        if closure is not None:
+            raise UsageError("elastic.Loop does not take a closure: it would be called again after a failure")
+
+    def commit(self):
+        """The update is done: the step counts."""
+        batch = self._open_batch
+        batch.committed = True
+        self._write_ledger(batch.share, "done")
+        self._buffers_before = []
+        self._advance()
+
+    def _advance(self):
+        self._step += 1
+        self._committed_at = time.perf_counter()
+        if self._scheduler is not None and (self._scheduler_per == "step" or self._step % self._plan.steps_per_epoch == 0):
+            self._scheduler.step()
+
+    def _leave(self, batch, error):
+        """The batch's context ends. Returns whether the error is dealt with."""
+        self._open_batch = None
+        if error is None:
+            if not batch.committed:  # the scaler found infinities, on all ranks alike: the step counts, and changes nothing
+                self._open_batch = batch
+                self.commit()
+                self._open_batch = None
+            return False
+        if self._seat is None or not isinstance(error, elastic_seat.BROKEN):
+            return False
+        self._change(_words(error))
+        return True
+
+    # --- from epoch to epoch ---
+
+    def _must_stop(self):
+        """Whether all members stop before this step; what one learns between two steps counts after the next, for all alike."""
+        if self._seat is None:
+            return False
+        if self._optimizer._buffers is not None:
+            self._optimizer._buffers.finish()
+        asked = self._seat.asked_to_stop()
+        if self._here.size == 1:
+            return asked
+        if self._flags is not None:
+            work, flags = self._flags
+            work.wait()
+            if flags.item() == self._here.size:
+                return True
+        flags = torch.tensor([float(asked)], dtype=torch.float64)
+        self._flags = self._here.transport.all_reduce(flags, False), flags
+        return False
+
+    def _change(self, reason):
+        """Leaves the ring and enters the next epoch; reason: why the ring broke, "" where all have agreed to stop."""
+        self._flags = self._batches = None
+        self._optimizer._come_to_rest()
+        with torch.no_grad():
+            for buffer, before in zip(self._buffers, self._buffers_before):
+                buffer.copy_(before)
+        self._buffers_before = []
+        try:
+            elastic_seat.leave_ring(self._here, reason)
+        except elastic_seat.BROKEN as error:
+            reason = _words(error)
+        self._seat.change(self._form, self._step, reason)
+
+    def _form(self, environment, rank, size):
+        """Forms a ring of the announced members and makes all states equal. Returns the step, and for how long none was made here."""
+        here = self._here
+        self._flags = self._batches = None
+        self._optimizer._come_to_rest()
+        elastic_seat.leave_ring(here, "another one follows")
+        elastic_seat.form_ring(here, environment, rank, size, None)
+        if size > 1:
+            self._align()
+        self._optimizer._open(here, aligned=True)
+        return self._step, time.perf_counter() - self._committed_at
+
+    def _align(self):
+        """Newcomers, and those that have not finished a step that another one has, take over its state."""
+        here = self._here
+        steps = transfer.agree_on_steps(here.transport, here.rank, here.size, -1 if self._is_newcomer else self._step)
+        latest = max(steps)
+        root = steps.index(latest)
+        if latest < 0:
+            raise MaypoleError("no worker is left that has trained")
+        if min(steps) < latest and here.rank == root:
+            transfer.send(here.transport, root, self._state())
+        elif min(steps) < latest:
+            state = transfer.receive(here.transport, root, wanted=steps[here.rank] < latest)
+            if state is not None:
+                self._load(state)
+        inspection.share_buffers(self._buffers)  # a failure may have come between a step and its broadcast of buffers
+
+    def _state(self):
+        return {
+            "step": self._step,
+            "tensors": _tensors_of(self._model),
+            "optimizer": self._optimizer._inner.state_dict(),
+            "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
+            "scaler": None if self._scaler is None else self._scaler.state_dict(),
+        }
+
+    def _load(self, state):
+        mine = _tensors_of(self._model)
+        with torch.no_grad():
+            for name, value in state["tensors"].items():
+                mine[name].copy_(value)
+        _load_optimizer(self._optimizer._inner, state["optimizer"])
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
+        if self._scaler is not None:
+            self._scaler.load_state_dict(state["scaler"])
+        if not self._is_newcomer:
+            for step in range(self._step, state["step"]):
+                self._write_ledger([], "taken over", step)
+        self._is_newcomer = False
+        self._step = state["step"]
+
+    def _write_ledger(self, share, how, step=None):
+        if self._ledger is not None:
+            step = self._step if step is None else step
+            line = {
+                "step": step,
+                "samples": self._plan.batch(step),
+                "share": share,
+                "how": how,
+                "epoch": 0 if self._seat is None else self._seat.epoch,
+                "workers": self._here.size,
+            }
+            with open(self._ledger, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+class Batch:
+    """A step's data on this rank. The step is made, and counts or is repeated, within its context."""
+
+    def __init__(self, loop, content, share):
+        self.content = content
+        self.share = share
+        self.committed = False
+        self._loop = loop
+
+    def __enter__(self):
+        return self.content
+
+    def __exit__(self, kind, error, trace):
+        return self._loop._leave(self, error)
+
+
+def _load_optimizer(optimizer, state):
+    """As load_state_dict, which gives every number the parameter's dtype; what is sent keeps its own, and with it every bit."""
+    optimizer.load_state_dict(state)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for i, entry in state["state"].items():
+        loaded = optimizer.state[parameters[i]]
+        for name, value in entry.items():
+            if isinstance(value, torch.Tensor) and loaded[name].dtype != value.dtype:
+                loaded[name] = value
+
+
+def _words(error):
+    return str(error) or type(error).__name__
+
+
+def _tensors_of(model):
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _describe(model, optimizer, num_samples, batch_size, epochs, seed, shuffle):
+    """What newcomers must have in common with the run, a line a fact."""
+    lines = [f"{num_samples} samples in batches of {batch_size}, {epochs} epochs, seed {seed}, shuffle={shuffle}"]
+    lines += [f"{name} {tensor.dtype} {tuple(tensor.shape)}" for name, tensor in _tensors_of(model).items()]
+    lines += [f"{type(optimizer._inner).__name__} {' '.join(map(str, optimizer._asked))}"]
+    groups = optimizer._inner.param_groups
+    lines += [f"parameter group {g} of {len(group['params'])} tensors" for g, group in enumerate(groups)]
+    return inspection.shortened(lines, 48 << 10)
