@@ -108,6 +108,7 @@ def form_ring(place, environment, rank, size, timeout):
     from maypole.torch import native
 
     place.rank, place.size, place.local_rank = rank, size, environment.local_rank
+    place.reports.clear()  # they were about another ring
     if size > 1:
         place.engine, place.transport = native.start(environment, timeout)
 
@@ -122,6 +123,5 @@ def leave_ring(place, reason):
             engine.say_goodbye()
     finally:
         place.engine = place.transport = None
-        place.reports.clear()
         transport.close()
         engine.close()

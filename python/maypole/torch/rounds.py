@@ -419,6 +419,8 @@ class Rounds:
     def close(self):
         """The optimizer is gone: parameters come to rest and keep their memory."""
         self.hooks.remove()
+        if self in _open_rounds:  # a backward that died of a lost peer
+            _open_rounds.remove(self)
         with contextlib.suppress(MaypoleError):  # the job has failed; whoever still trains was told
             self.flush()
         self.unguard()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of python/tests/elastic_train.py, and what is true of every one of them."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from jobs import LIMIT_S, PROGRAM, ROOT
+
+HERE = Path(__file__).parent
+
+
+class ElasticRun:
+    """A run under `maypole run --elastic`, in a folder of its own."""
+
+    def __init__(self, folder, workers="1:8", start=2, heartbeat="30s", retries=0, **settings):
+        self.folder = folder
+        self.name = f"test-{os.getpid()}-{time.monotonic_ns()}"
+        command = [PROGRAM, "run", "--elastic", "--workers", workers, "-n", str(start), "--name", self.name]
+        command += ["--retries", str(retries), "--heartbeat", heartbeat, "--", *script(folder, settings)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+        self.output = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.communicate(timeout=LIMIT_S)
+
+    def wait_for_step(self, step):
+        """Until some worker has begun this step."""
+        deadline = time.monotonic() + LIMIT_S
+        while not any(line["step"] >= step for lines in self.digests().values() for line in lines):
+            assert self.process.poll() is None, self.process.communicate()[0]
+            assert time.monotonic() < deadline, f"step {step} did not come"
+            time.sleep(0.01)
+
+    def resize(self, *arguments):
+        return subprocess.run([PROGRAM, "resize", self.name, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S)
+
+    def begin_resize(self, *arguments):
+        command = [PROGRAM, "resize", self.name, *map(str, arguments)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def go(self):
+        """Lets a script go on that waits in the step `hold_at`."""
+        (self.folder / "go").touch()
+
+    def finish(self, code=0, end=False):
+        """end: the script trains until it is told that this is enough."""
+        if end:
+            (self.folder / "end").touch()
+        self.output, _ = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == code, self.output
+        return self.output
+
+    def digests(self):
+        return lines_of(self.folder, "digests")
+
+
+def environment():
+    path = os.pathsep.join([str(ROOT / "python"), str(HERE), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def script(folder, settings):
+    return [sys.executable, str(HERE / "elastic_train.py"), str(folder), json.dumps(settings)]
+
+
+def lines_of(folder, kind):
+    """What each worker wrote, by its number; a line that is being written is left out."""
+    result = {}
+    for path in folder.glob(f"{kind}-*.jsonl"):
+        text = path.read_text()
+        result[int(path.stem.split("-")[1])] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return result
+
+
+def check_ledgers(folder, samples=200, num_steps=30):
+    """Every step is one batch for all who know of it, made by one number of workers; no sample is lost or repeated in an epoch."""
+    ledgers = lines_of(folder, "ledger")
+    steps = {}
+    for lines in ledgers.values():
+        numbers = [line["step"] for line in lines]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
+        for line in lines:
+            steps.setdefault(line["step"], []).append(line)
+    assert sorted(steps) == list(range(len(steps)))
+    trained = []
+    for step in range(len(steps)):
+        (made,) = {tuple(line["samples"]) for line in steps[step]}
+        done = [line for line in steps[step] if line["how"] == "done"]
+        assert done, f"nobody has finished step {step}"
+        assert len({(line["epoch"], line["workers"]) for line in done}) == 1, f"step {step} has several divisors"
+        shares = [i for line in done for i in line["share"]]
+        assert len(set(shares)) == len(shares) and set(shares) <= set(made)
+        trained += made
+    assert num_steps is None or len(steps) == num_steps
+    for begin in range(0, len(trained), samples):
+        epoch = trained[begin : begin + samples]
+        assert len(set(epoch)) == len(epoch) and set(epoch) <= set(range(samples))
+        assert len(epoch) == samples or begin + samples > len(trained)
+    return len(steps)
+
+
+def check_digests(folder):
+    """Before each step all who take part in it hold the same bits: parameters, buffers, moments, scheduler."""
+    steps = {}
+    for lines in lines_of(folder, "digests").values():
+        for line in lines:
+            steps.setdefault(line["step"], set()).add(line["digest"])
+    assert [step for step, found in steps.items() if len(found) > 1] == []
+
+
+def sizes(folder):
+    """The numbers of workers that training went through, in order."""
+    by_step = {line["step"]: line["workers"] for lines in lines_of(folder, "ledger").values() for line in lines if line["how"] == "done"}
+    result = []
+    for step in sorted(by_step):
+        if not result or result[-1] != by_step[step]:
+            result.append(by_step[step])
+    return result
+
+
+@functools.cache
+def undisturbed(settings):
+    """The weights of one process that trains alone, by its settings as text."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = script(folder, json.loads(settings))
+        subprocess.run(command, check=True, timeout=LIMIT_S, env={**environment(), "RANK": "0", "WORLD_SIZE": "1"})
+        return torch.load(f"{folder}/weights.pt")
+
+
+def check_weights(folder, **settings):
+    """The weights equal those of the undisturbed run within rounding."""
+    expected = undisturbed(json.dumps(settings))
+    found = torch.load(folder / "weights.pt")
+    assert found.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-12)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training script for the tests of elastic runs. Arguments: FOLDER, and a JSON object of settings.
+
+Each worker leaves in FOLDER: ledger-N.jsonl (what it committed), digests-N.jsonl (a checksum of everything that is trained, before each of
+its steps), and weights.pt at the end. Faults are planned by the settings: {"worker", "step", "where", "do"}, each done once. With until_end
+the script trains until the file `end` appears there; with stop_after it trains so many steps.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import zlib
+
+import maypole.torch as maypole
+import torch
+from maypole.torch.elastic import packing
+
+
+class Squares(torch.utils.data.Dataset):
+    """Samples whose number is in them, so that a batch shows which ones it is made of."""
+
+    def __init__(self, size):
+        generator = torch.Generator().manual_seed(7)
+        self.inputs = torch.randn(size, 6, generator=generator, dtype=torch.float64)
+        self.targets = self.inputs.square().sum(1, keepdim=True)
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, i):
+        return self.inputs[i], self.targets[i], i
+
+
+def make_model(settings):
+    layers = [torch.nn.Linear(6, settings["width"]), torch.nn.Tanh()]
+    layers += [torch.nn.BatchNorm1d(settings["width"])] if settings["batch_norm"] else []
+    layers += [torch.nn.Dropout(0.1)] if settings["dropout"] else []
+    return torch.nn.Sequential(*layers, torch.nn.Linear(settings["width"], 1)).double()
+
+
+def make_optimizer(settings, model):
+    kinds = {"adamw": torch.optim.AdamW, "sgd": lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9), "nadam": torch.optim.NAdam}
+    return kinds[settings["optimizer"]](model.parameters(), lr=0.01)
+
+
+def digest(model, optimizer, scheduler):
+    text, tensors = packing.pack([model.state_dict(), optimizer.state_dict(), scheduler.state_dict()])
+    crc = zlib.crc32(text.encode())
+    for tensor in tensors:
+        crc = zlib.crc32(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy(), crc)
+    return crc
+
+
+def main():
+    folder, settings = sys.argv[1], json.loads(sys.argv[2])
+    settings = {
+        "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
+        "schedule": "weave", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False, "stop_after": None, **settings,
+    }  # fmt: skip
+    number = int(os.environ.get("RANK", 0))
+    if number in settings.get("other_model", []):
+        settings["width"] += 1
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    maypole.init()
+    model = make_model(settings)
+    optimizer = maypole.DistributedOptimizer(make_optimizer(settings, model), model, schedule=settings["schedule"])
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    loop = maypole.elastic.Loop(
+        model, optimizer, Squares(settings["samples"]), settings["batch"], epochs=settings["epochs"], scheduler=scheduler, seed=3,
+        ledger=f"{folder}/ledger-{number}.jsonl",
+    )  # fmt: skip
+
+    def maybe_fail(where):
+        for k, fault in enumerate(settings["faults"]):
+            done = f"{folder}/fault-{k}"
+            if fault["worker"] == number and fault["step"] == step and fault["where"] == where and not os.path.exists(done):
+                open(done, "w").close()
+                os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fault["do"]])
+
+    optimizer.register_step_pre_hook(lambda *_: maybe_fail("averaged"))
+    for batch in loop:
+        step = loop.step
+        with batch as (inputs, targets, numbers):
+            assert sorted(numbers.tolist()) == sorted(batch.share)
+            with open(f"{folder}/digests-{number}.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, "workers": maypole.size(), "digest": digest(model, optimizer, scheduler)}) + "\n")
+            while settings["hold_at"] == step and not os.path.exists(f"{folder}/go"):
+                time.sleep(0.005)
+            ending = settings["until_end"] and maypole.all_reduce(float(os.path.exists(f"{folder}/end")), "sum") > 0
+            time.sleep(settings["pause"])
+            maybe_fail("forward")
+            optimizer.zero_grad()
+            loss = (model(inputs) - targets).square().mean()
+            loss.register_hook(lambda _: maybe_fail("backward"))
+            loss.backward()
+            maybe_fail("reduced")
+            optimizer.step()
+            maybe_fail("stepped")
+        if ending or loop.step == settings["stop_after"]:
+            break
+    else:
+        assert loop.step == loop.num_steps
+    if maypole.rank() == 0:
+        torch.save(model.state_dict(), f"{folder}/weights.pt")
+    print(f"worker {number} ended as rank {maypole.rank()} of {maypole.size()}", flush=True)
+
+
+main()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers come, go and are lost while a run trains: what is learned stays what one process would have learned."""
+
+import pytest
+from elastic_jobs import ElasticRun, check_digests, check_ledgers, check_weights, lines_of, sizes
+
+
+def check_all(folder, num_steps=30, **settings):
+    stop_after = check_ledgers(folder, num_steps=num_steps)
+    check_digests(folder)
+    check_weights(folder, stop_after=stop_after, epochs=1000, **settings)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "nadam"])
+def test_a_run_grows_and_shrinks_without_a_trace_in_the_weights(tmp_path, optimizer):
+    with ElasticRun(tmp_path, optimizer=optimizer, start=2, pause=0.01, until_end=True, epochs=1000) as run:
+        run.wait_for_step(3)
+        answer = run.resize(3)
+        assert answer.returncode == 0 and "2 -> 3 workers at step" in answer.stdout
+        assert run.resize(1).returncode == 0
+        run.finish(end=True)
+    assert sizes(tmp_path) == [2, 3, 1]
+    check_all(tmp_path, num_steps=None, optimizer=optimizer)
+
+
+def test_one_worker_grows_to_four_and_back(tmp_path):
+    with ElasticRun(tmp_path, start=1, pause=0.01, until_end=True, epochs=1000) as run:
+        run.wait_for_step(1)
+        assert run.resize(4).returncode == 0
+        assert run.resize("1:2").returncode == 0
+        output = run.finish(end=True)
+    assert "with 2 resizes and 0 workers lost" in output
+    assert sizes(tmp_path) == [1, 4, 2]
+    check_all(tmp_path, num_steps=None)
+
+
+@pytest.mark.parametrize(
+    ("worker", "where"), [(0, "forward"), (1, "backward"), (2, "reduced"), (0, "averaged"), (1, "stepped"), (2, "stepped")]
+)
+def test_a_killed_worker_costs_at_most_a_repeated_step(tmp_path, worker, where):
+    faults = [{"worker": worker, "step": 11, "where": where, "do": "kill"}]
+    with ElasticRun(tmp_path, start=3, faults=faults) as run:
+        output = run.finish()
+    assert f"worker {worker} was killed by SIGKILL; no retries are left, 2 workers go on" in output
+    assert sizes(tmp_path) == [3, 2]
+    check_all(tmp_path)
+
+
+def test_a_killed_worker_is_replaced(tmp_path):
+    faults = [{"worker": 1, "step": 5, "where": "backward", "do": "kill"}]
+    with ElasticRun(tmp_path, start=2, retries=1, faults=faults, workers="2:8") as run:
+        output = run.finish()
+    assert "training waits: 1 of at least 2 workers live, and a replacement is starting" in output
+    assert "worker 2 ended as rank 1 of 2" in output
+    assert sizes(tmp_path) == [2]
+    check_all(tmp_path)
+
+
+def test_a_frozen_worker_is_ended_and_the_others_go_on(tmp_path):
+    faults = [{"worker": 1, "step": 5, "where": "backward", "do": "stop"}]
+    with ElasticRun(tmp_path, start=3, heartbeat="8s", faults=faults) as run:
+        output = run.finish()
+    assert "worker 1 gave no sign of life for" in output
+    assert sizes(tmp_path) == [3, 2]
+    check_all(tmp_path)
+
+
+def test_a_newcomer_with_another_model_is_refused_and_training_goes_on(tmp_path):
+    with ElasticRun(tmp_path, start=2, other_model=[2], hold_at=3) as run:
+        run.wait_for_step(3)
+        answer = run.resize(3)
+        assert answer.returncode == 1
+        assert (
+            "worker 2 was refused: it has '0.weight torch.float64 (17, 6)' where the run has '0.weight torch.float64 (16, 6)'"
+            in answer.stderr
+        )
+        run.go()
+        run.finish()
+    assert sizes(tmp_path) == [2]
+
+
+def test_dropout_and_running_statistics_are_the_same_on_all_members(tmp_path):
+    with ElasticRun(tmp_path, start=2, dropout=True, batch_norm=True, pause=0.01, until_end=True, epochs=1000) as run:
+        run.wait_for_step(3)
+        assert run.resize(3).returncode == 0
+        run.finish(end=True)
+    assert sizes(tmp_path) == [2, 3]
+    check_ledgers(tmp_path, num_steps=None)
+    check_digests(tmp_path)
+
+
+def test_resizes_that_cannot_be_are_refused_in_a_line(tmp_path):
+    with ElasticRun(tmp_path, workers="2:3", start=2, hold_at=2) as run:
+        run.wait_for_step(2)
+        for arguments, code, words in (
+            (["2"], 2, "the run has 2 workers already"),
+            (["4"], 2, "4 workers is outside of --workers 2:3"),
+            (["1:3"], 2, "1:3 is outside of --workers 2:3"),
+            (["x"], 2, "'x' is no number of workers"),
+        ):
+            answer = run.resize(*arguments)
+            assert (answer.returncode, answer.stdout) == (code, ""), answer
+            assert words in answer.stderr and answer.stderr.count("\n") == 1
+        run.go()
+        run.finish()
+    answer = run.resize(3)
+    assert answer.returncode == 2 and "no elastic run named" in answer.stderr
+
+
+def test_the_ledger_lists_the_share_of_each_worker(tmp_path):
+    with ElasticRun(tmp_path, start=3, epochs=1) as run:
+        run.finish()
+    ledgers = lines_of(tmp_path, "ledger")
+    assert [len(ledgers[worker][0]["share"]) for worker in range(3)] == [7, 7, 6]
+    assert sum((ledgers[worker][0]["share"] for worker in range(3)), []) == ledgers[0][0]["samples"]
