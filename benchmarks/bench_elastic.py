@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs when workers come, go and are lost: `make bench-elastic` writes bench/elastic.json and prints a table.
+
+Rows by kind:
+  resize     one planned change: `stall_s`, for which no step was committed, from the last one before it to the first one after it on the
+             slowest worker, less an ordinary iteration; from and to how many workers; `asked_s`, from the order to its end
+  failure    a worker killed, or frozen: `lost_s`, from the fault to the next step committed by every survivor
+  overhead   `iteration_s` of a fixed number of workers, in the loop and without it, in alternating rounds
+State is 100 MB (parameters and both moments of AdamW, float32) on one host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.common import ROOT, Rows, maypole_program, progress, worker_environment
+
+STATE_BYTES = 100_000_000
+LIMIT_S = 120
+
+
+class Job:
+    """A run of benchmarks/elastic_worker.py."""
+
+    def __init__(self, folder: Path, workers: int, most: int, kind: str = "loop", retries: int = 0):
+        self.folder = folder
+        self.name = f"bench-{os.getpid()}-{time.monotonic_ns()}"
+        options = ["--elastic", "--workers", f"1:{most}", "--name", self.name, "--retries", str(retries)] if kind == "loop" else []
+        script = [sys.executable, "-m", "benchmarks.elastic_worker", str(folder), str(STATE_BYTES), kind]
+        self.output = (folder / "output").open("w")
+        self.process = subprocess.Popen(
+            [maypole_program(), "run", "-n", str(workers), *options, "--", *script],
+            cwd=ROOT, env=worker_environment(), stdout=self.output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def steps(self) -> dict[int, list[dict]]:
+        result = {}
+        for path in self.folder.glob("steps-*.jsonl"):
+            text = path.read_text()
+            result[int(path.stem.split("-")[1])] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        return result
+
+    def wait_until(self, condition, what: str):
+        deadline = time.monotonic() + LIMIT_S
+        while not (value := condition(self.steps())):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{what} did not come:\n{(self.folder / 'output').read_text()[-2000:]}")
+            time.sleep(0.02)
+        return value
+
+    def wait_for_more(self, count: int) -> None:
+        """Until every worker that trains now has committed `count` more steps."""
+        newest = max((line["step"] for lines in self.steps().values() for line in lines), default=-1)
+        self.wait_until(lambda steps: any(line["step"] >= newest + count for lines in steps.values() for line in lines[-1:]), "more steps")
+
+    def resize(self, workers: int) -> float:
+        began = time.monotonic()
+        subprocess.run([maypole_program(), "resize", self.name, str(workers)], check=True, capture_output=True, timeout=LIMIT_S)
+        return time.monotonic() - began
+
+    def workers(self) -> dict[int, int]:
+        """Process ids by worker number."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                command = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+                if b"benchmarks.elastic_worker" in command and str(self.folder).encode() in command and b"run" not in command:
+                    variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
+                    found[int(variables[b"RANK"])] = int(entry.name)
+            except OSError:
+                continue
+        return found
+
+    def end(self) -> None:
+        (self.folder / "end").touch()
+        if self.process.wait(LIMIT_S) != 0:
+            raise RuntimeError((self.folder / "output").read_text()[-3000:])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(LIMIT_S)
+        self.output.close()
+
+
+def iteration_s(lines: list[dict]) -> float:
+    gaps = [b["at"] - a["at"] for a, b in zip(lines, lines[1:]) if a["workers"] == b["workers"]]
+    return statistics.median(gaps)
+
+
+def measure_resizes(rows: Rows, count: int, most: int, seed: int) -> None:
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name, Job(Path(name), 2, most) as job:
+        job.wait_for_more(5)
+        now = 2
+        for _ in range(count):
+            target = rng.choice([n for n in range(1, most + 1) if n != now])
+            asked = job.resize(target)
+            job.wait_for_more(4)
+            steps = job.steps()
+            stalls = []
+            for lines in steps.values():
+                for before, after in zip(lines, lines[1:]):
+                    if (before["workers"], after["workers"]) == (now, target):
+                        stall = after["at"] - before["at"]  # the last such change is this one
+                        found = (after["step"], stall)
+                        stalls.append(found)
+            last = max(step for step, _ in stalls)
+            stall = max(stall for step, stall in stalls if step == last)
+            usual = max(iteration_s(lines[-8:]) for lines in steps.values() if len(lines) > 8 and lines[-1]["step"] >= last)
+            rows.add(kind="resize", workers=now, to=target, stall_s=max(0.0, stall - usual), asked_s=asked, state_bytes=STATE_BYTES)
+            progress(f"{now} -> {target}: {stall - usual:.3f} s, {asked:.1f} s after it was asked for")
+            now = target
+        job.end()
+
+
+def measure_failures(rows: Rows, count: int, workers: int, seed: int) -> None:
+    rng = random.Random(seed)
+    for k in range(count):
+        fault = ("killed", "frozen")[k % 2]
+        with tempfile.TemporaryDirectory() as name, Job(Path(name), workers, workers) as job:
+            job.wait_for_more(5)
+            time.sleep(rng.uniform(0, 0.5))  # anywhere in an iteration
+            victim, pid = rng.choice(sorted(job.workers().items()))
+            at = time.time()
+            os.kill(pid, signal.SIGKILL if fault == "killed" else signal.SIGSTOP)
+            survivors = [worker for worker in range(workers) if worker != victim]
+
+            def resumed(steps, survivors=survivors, at=at):
+                first = [next((l["at"] for l in steps[w] if l["at"] > at and l["workers"] < workers), None) for w in survivors]  # noqa: E741
+                return max(first) if None not in first else None
+
+            lost = job.wait_until(resumed, "the next step") - at
+            rows.add(kind="failure", fault=fault, workers=workers, victim=victim, lost_s=lost, state_bytes=STATE_BYTES)
+            progress(f"{fault} worker {victim} of {workers}: {lost:.2f} s")
+            job.end()
+
+
+def measure_overhead(rows: Rows, workers: int, rounds: int) -> None:
+    for _ in range(rounds):
+        for kind in ("plain", "loop"):
+            with tempfile.TemporaryDirectory() as name, Job(Path(name), workers, workers, kind) as job:
+                job.wait_for_more(5)
+                job.wait_for_more(30)
+                job.end()
+                usual = max(iteration_s(lines[5:]) for lines in job.steps().values())
+            rows.add(kind="overhead", peer=f"maypole-{kind}", workers=workers, iteration_s=usual, state_bytes=STATE_BYTES)
+            progress(f"{kind}: {usual * 1e3:.1f} ms an iteration")
+
+
+def show(rows: list[dict]) -> None:
+    stalls = sorted(row["stall_s"] for row in rows if row["kind"] == "resize")
+    if stalls:
+        late = stalls[min(len(stalls) - 1, int(0.99 * len(stalls)))]
+        print(f"planned resizes: {len(stalls)}, no step for {statistics.median(stalls):.3f} s (median), {late:.3f} s (p99)")
+    for fault in ("killed", "frozen"):
+        lost = [row["lost_s"] for row in rows if row["kind"] == "failure" and row["fault"] == fault]
+        if lost:
+            print(f"{fault} workers: {len(lost)}, next step after {statistics.median(lost):.2f} s (median), {max(lost):.2f} s (longest)")
+    by_peer = {}
+    for row in rows:
+        if row["kind"] == "overhead":
+            by_peer.setdefault(row["peer"], []).append(row["iteration_s"])
+    for peer, values in by_peer.items():
+        print(f"{peer}: {statistics.median(values) * 1e3:.2f} ms an iteration ({len(values)} rounds)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--resizes", type=int, default=50)
+    parser.add_argument("--failures", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=4, help="at most")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    rows = Rows("elastic", "resize")
+    if arguments.resizes:
+        measure_resizes(rows, arguments.resizes, arguments.workers, arguments.seed)
+    if arguments.failures:
+        measure_failures(rows, arguments.failures, arguments.workers, arguments.seed)
+    if arguments.rounds:
+        measure_overhead(rows, 2, arguments.rounds)
+    show(rows.rows)
+
+
+if __name__ == "__main__":
+    main()
