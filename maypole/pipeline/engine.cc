@@ -292,9 +292,9 @@ absl::Status EngineImpl::step(ModelId id, const StepOptions& options) {
     return absl::OkStatus();
   } else {
     update_now(m);
-    if (alone) {
+    if (!m.sharded) {
       m.become_idle();
-      return absl::OkStatus();
+      return alone ? absl::OkStatus() : error_;
     }
     for (std::size_t g = 0; g < m.num_groups(); ++g) {  // now the parameters travel
       m.progress[g].gather_started = m.progress[g].gather_done = false;

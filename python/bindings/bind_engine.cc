@@ -216,7 +216,8 @@ void bind_engine(nb::module_& module) {
       .def("times_tuned", &Engine::times_tuned)
       .def("end_with_process", [](Engine& engine, std::string timeline_file) {
         pipeline::end_with_process(engine.shared_from_this(), std::move(timeline_file));
-      });
+      })
+      .def("finalize", [](Engine& engine) { check(engine.finalize()); }, ReleaseGil());
 }
 
 }  // namespace maypole::bindings

@@ -3,7 +3,7 @@
 
 Each worker leaves in FOLDER: ledger-N.jsonl (what it committed), digests-N.jsonl (a checksum of everything that is trained, before each of
 its steps), and weights.pt at the end. Faults are planned by the settings: {"worker", "step", "where", "do"}, each done once. With until_end
-the script trains until the file `end` appears there; with stop_after it trains so many steps.
+the script trains until the file `end` appears there.
 """
 
 import json
@@ -16,6 +16,11 @@ import zlib
 import maypole.torch as maypole
 import torch
 from maypole.torch.elastic import packing
+
+DEFAULTS = {
+    "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
+    "schedule": "weave", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False,
+}  # fmt: skip
 
 
 class Squares(torch.utils.data.Dataset):
@@ -34,6 +39,7 @@ class Squares(torch.utils.data.Dataset):
 
 
 def make_model(settings):
+    torch.manual_seed(1)
     layers = [torch.nn.Linear(6, settings["width"]), torch.nn.Tanh()]
     layers += [torch.nn.BatchNorm1d(settings["width"])] if settings["batch_norm"] else []
     layers += [torch.nn.Dropout(0.1)] if settings["dropout"] else []
@@ -43,6 +49,25 @@ def make_model(settings):
 def make_optimizer(settings, model):
     kinds = {"adamw": torch.optim.AdamW, "sgd": lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9), "nadam": torch.optim.NAdam}
     return kinds[settings["optimizer"]](model.parameters(), lr=0.01)
+
+
+def make_scheduler(optimizer):
+    return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+
+
+def undisturbed(settings, batches):
+    """The weights of plain torch after these batches, given by the numbers of their samples."""
+    settings = {**DEFAULTS, **settings}
+    model = make_model(settings)
+    optimizer = make_optimizer(settings, model)
+    scheduler = make_scheduler(optimizer)
+    data = Squares(settings["samples"])
+    for batch in batches:
+        optimizer.zero_grad()
+        (model(data.inputs[batch]) - data.targets[batch]).square().mean().backward()
+        optimizer.step()
+        scheduler.step()
+    return model.state_dict()
 
 
 def digest(model, optimizer, scheduler):
@@ -55,19 +80,15 @@ def digest(model, optimizer, scheduler):
 
 def main():
     folder, settings = sys.argv[1], json.loads(sys.argv[2])
-    settings = {
-        "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
-        "schedule": "weave", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False, "stop_after": None, **settings,
-    }  # fmt: skip
+    settings = {**DEFAULTS, **settings}
     number = int(os.environ.get("RANK", 0))
     if number in settings.get("other_model", []):
         settings["width"] += 1
     torch.set_num_threads(1)
-    torch.manual_seed(1)
     maypole.init()
     model = make_model(settings)
     optimizer = maypole.DistributedOptimizer(make_optimizer(settings, model), model, schedule=settings["schedule"])
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    scheduler = make_scheduler(optimizer)
     loop = maypole.elastic.Loop(
         model, optimizer, Squares(settings["samples"]), settings["batch"], epochs=settings["epochs"], scheduler=scheduler, seed=3,
         ledger=f"{folder}/ledger-{number}.jsonl",
@@ -99,7 +120,7 @@ def main():
             maybe_fail("reduced")
             optimizer.step()
             maybe_fail("stepped")
-        if ending or loop.step == settings["stop_after"]:
+        if ending:
             break
     else:
         assert loop.step == loop.num_steps
@@ -108,4 +129,5 @@ def main():
     print(f"worker {number} ended as rank {maypole.rank()} of {maypole.size()}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,43 +6,34 @@ from elastic_jobs import ElasticRun, check_digests, check_ledgers, check_weights
 
 
 def check_all(folder, num_steps=30, **settings):
-    stop_after = check_ledgers(folder, num_steps=num_steps)
+    batches = check_ledgers(folder, num_steps=num_steps)
     check_digests(folder)
-    check_weights(folder, stop_after=stop_after, epochs=1000, **settings)
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "nadam"])
-def test_a_run_grows_and_shrinks_without_a_trace_in_the_weights(tmp_path, optimizer):
-    with ElasticRun(tmp_path, optimizer=optimizer, start=2, pause=0.01, until_end=True, epochs=1000) as run:
-        run.wait_for_step(3)
-        answer = run.resize(3)
-        assert answer.returncode == 0 and "2 -> 3 workers at step" in answer.stdout
-        assert run.resize(1).returncode == 0
-        run.finish(end=True)
-    assert sizes(tmp_path) == [2, 3, 1]
-    check_all(tmp_path, num_steps=None, optimizer=optimizer)
-
-
-def test_one_worker_grows_to_four_and_back(tmp_path):
-    with ElasticRun(tmp_path, start=1, pause=0.01, until_end=True, epochs=1000) as run:
-        run.wait_for_step(1)
-        assert run.resize(4).returncode == 0
-        assert run.resize("1:2").returncode == 0
-        output = run.finish(end=True)
-    assert "with 2 resizes and 0 workers lost" in output
-    assert sizes(tmp_path) == [1, 4, 2]
-    check_all(tmp_path, num_steps=None)
+    check_weights(folder, batches, **settings)
 
 
 @pytest.mark.parametrize(
-    ("worker", "where"), [(0, "forward"), (1, "backward"), (2, "reduced"), (0, "averaged"), (1, "stepped"), (2, "stepped")]
+    ("optimizer", "schedule", "path"), [("adamw", "weave", [1, 4, 2]), ("sgd", "dear", [2, 3]), ("nadam", "weave", [3, 1])]
 )
-def test_a_killed_worker_costs_at_most_a_repeated_step(tmp_path, worker, where):
-    faults = [{"worker": worker, "step": 11, "where": where, "do": "kill"}]
-    with ElasticRun(tmp_path, start=3, faults=faults) as run:
+def test_a_run_grows_and_shrinks_without_a_trace_in_the_weights(tmp_path, optimizer, schedule, path):
+    with ElasticRun(tmp_path, optimizer=optimizer, schedule=schedule, start=path[0], pause=0.01, until_end=True, epochs=1000) as run:
+        run.wait_for_step(2)
+        for before, after in zip(path, path[1:]):
+            answer = run.resize(after)
+            assert answer.returncode == 0 and f"{before} -> {after} worker" in answer.stdout, answer
+        output = run.finish(end=True)
+    assert f"with {len(path) - 1} resize" in output and "0 workers lost" in output
+    assert sizes(tmp_path) == path
+    check_all(tmp_path, num_steps=None, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("places", [[(0, "forward"), (2, "backward"), (1, "reduced")], [(0, "averaged"), (1, "stepped"), (3, "stepped")]])
+def test_killed_workers_cost_at_most_a_repeated_step_each(tmp_path, places):
+    faults = [{"worker": worker, "step": 5 + 8 * k, "where": where, "do": "kill"} for k, (worker, where) in enumerate(places)]
+    with ElasticRun(tmp_path, start=4, faults=faults) as run:
         output = run.finish()
-    assert f"worker {worker} was killed by SIGKILL; no retries are left, 2 workers go on" in output
-    assert sizes(tmp_path) == [3, 2]
+    for worker, _ in places:
+        assert f"worker {worker} was killed by SIGKILL; no retries are left" in output
+    assert sizes(tmp_path) == [4, 3, 2, 1]
     check_all(tmp_path)
 
 
@@ -89,13 +80,13 @@ def test_dropout_and_running_statistics_are_the_same_on_all_members(tmp_path):
     check_digests(tmp_path)
 
 
-def test_resizes_that_cannot_be_are_refused_in_a_line(tmp_path):
-    with ElasticRun(tmp_path, workers="2:3", start=2, hold_at=2) as run:
+def test_resizes_that_cannot_be_are_refused_in_a_line_and_the_ledger_lists_the_share_of_each_worker(tmp_path):
+    with ElasticRun(tmp_path, workers="2:4", start=3, hold_at=2, epochs=1) as run:
         run.wait_for_step(2)
         for arguments, code, words in (
-            (["2"], 2, "the run has 2 workers already"),
-            (["4"], 2, "4 workers is outside of --workers 2:3"),
-            (["1:3"], 2, "1:3 is outside of --workers 2:3"),
+            (["3"], 2, "the run has 3 workers already"),
+            (["5"], 2, "5 workers is outside of --workers 2:4"),
+            (["1:3"], 2, "1:3 is outside of --workers 2:4"),
             (["x"], 2, "'x' is no number of workers"),
         ):
             answer = run.resize(*arguments)
@@ -103,13 +94,8 @@ def test_resizes_that_cannot_be_are_refused_in_a_line(tmp_path):
             assert words in answer.stderr and answer.stderr.count("\n") == 1
         run.go()
         run.finish()
-    answer = run.resize(3)
+    answer = run.resize(2)
     assert answer.returncode == 2 and "no elastic run named" in answer.stderr
-
-
-def test_the_ledger_lists_the_share_of_each_worker(tmp_path):
-    with ElasticRun(tmp_path, start=3, epochs=1) as run:
-        run.finish()
     ledgers = lines_of(tmp_path, "ledger")
     assert [len(ledgers[worker][0]["share"]) for worker in range(3)] == [7, 7, 6]
     assert sum((ledgers[worker][0]["share"] for worker in range(3)), []) == ledgers[0][0]["samples"]
