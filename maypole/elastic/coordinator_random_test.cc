@@ -19,10 +19,10 @@ TEST(CoordinatorRandomTest, AnySequenceOfEventsLeadsToARunThatTrainsOrHasFailed)
     base::Rng rng(seed);
     ScriptedRun run(options(1, 3, 6, 10));
     run.begin(3);
-    for (int event = 0; event < 40 && !run.failure_; ++event) {
+    for (int event = 0; event < 40 && !run.failure; ++event) {
       std::vector<int> alive;
-      for (const int worker : run.started_) {
-        if (!run.ended_.contains(worker) && std::ranges::find(run.killed_, worker) == run.killed_.end()) {
+      for (const int worker : run.started) {
+        if (!run.ended.contains(worker) && std::ranges::find(run.killed, worker) == run.killed.end()) {
           alive.push_back(worker);
         }
       }
@@ -50,9 +50,9 @@ TEST(CoordinatorRandomTest, AnySequenceOfEventsLeadsToARunThatTrainsOrHasFailed)
       }
     }
     // Now everybody does what a healthy worker does.
-    for (int i = 0; i < 20 && !run.failure_; ++i) {
-      for (const int worker : std::set<int>(run.started_)) {
-        if (!run.ended_.contains(worker)) {
+    for (int i = 0; i < 20 && !run.failure; ++i) {
+      for (const int worker : std::set<int>(run.started)) {
+        if (!run.ended.contains(worker)) {
           run.ready(worker);
         }
       }
@@ -60,11 +60,11 @@ TEST(CoordinatorRandomTest, AnySequenceOfEventsLeadsToARunThatTrainsOrHasFailed)
       run.stop();
       run.enter();
     }
-    if (!run.failure_) {
-      EXPECT_EQ(run.members().size(), static_cast<std::size_t>(run.coordinator_.num_workers()));
+    if (!run.failure) {
+      EXPECT_EQ(run.members().size(), static_cast<std::size_t>(run.coordinator.num_workers()));
       EXPECT_GE(run.members().size(), 1U);
       EXPECT_LE(run.members().size(), 6U);
-      EXPECT_EQ(run.answers_.size(), run.request_) << "every request is answered exactly once";
+      EXPECT_EQ(run.answers.size(), run.request) << "every request is answered exactly once";
     }
   }
 }

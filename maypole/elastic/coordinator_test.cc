@@ -30,18 +30,18 @@ TEST(CoordinatorTest, ARunGrowsWhenItsNewcomersAreReadyAndItsMembersHaveStopped)
   ScriptedRun run(options(1, 2, 8));
   run.begin(2);
   run.resize(4);
-  EXPECT_THAT(run.asked_to_stop_, IsEmpty()) << "nobody waits for a newcomer that is still starting";
+  EXPECT_THAT(run.asked_to_stop, IsEmpty()) << "nobody waits for a newcomer that is still starting";
   run.ready(3);
-  EXPECT_THAT(run.asked_to_stop_, IsEmpty());
+  EXPECT_THAT(run.asked_to_stop, IsEmpty());
   run.ready(2);
-  EXPECT_THAT(run.asked_to_stop_, ElementsAre(0, 1));
+  EXPECT_THAT(run.asked_to_stop, ElementsAre(0, 1));
   EXPECT_EQ(run.epoch(), 1U);
   run.stop();
   EXPECT_THAT(run.members(), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(run.answers_, IsEmpty());
+  EXPECT_THAT(run.answers, IsEmpty());
   run.enter();
-  EXPECT_THAT(run.answers_, ElementsAre(absl::OkStatus()));
-  EXPECT_EQ(run.coordinator_.num_failures(), 0);
+  EXPECT_THAT(run.answers, ElementsAre(absl::OkStatus()));
+  EXPECT_EQ(run.coordinator.num_failures(), 0);
 }
 
 TEST(CoordinatorTest, ARunShrinksFromItsEndAndLeaversAreNoFailures) {
@@ -50,13 +50,13 @@ TEST(CoordinatorTest, ARunShrinksFromItsEndAndLeaversAreNoFailures) {
   run.resize(2);
   run.stop();
   EXPECT_THAT(run.members(), ElementsAre(0, 1));
-  EXPECT_THAT(run.told_to_leave_, ElementsAre(2, 3));
+  EXPECT_THAT(run.told_to_leave, ElementsAre(2, 3));
   run.end(3, true);
   run.end(2, true);
   run.enter();
-  EXPECT_THAT(run.answers_, ElementsAre(absl::OkStatus()));
-  EXPECT_EQ(run.coordinator_.num_failures(), 0);
-  EXPECT_EQ(run.failure_, std::nullopt);
+  EXPECT_THAT(run.answers, ElementsAre(absl::OkStatus()));
+  EXPECT_EQ(run.coordinator.num_failures(), 0);
+  EXPECT_EQ(run.failure, std::nullopt);
 }
 
 TEST(CoordinatorTest, ALostWorkerIsReplacedAndTheOthersGoOnMeanwhile) {
@@ -79,12 +79,12 @@ TEST(CoordinatorTest, WithoutRetriesARunGoesOnSmaller) {
   run.end(0);
   run.stop("rank 0 is lost");
   EXPECT_THAT(run.members(), ElementsAre(1, 2));
-  EXPECT_EQ(run.failure_, std::nullopt);
+  EXPECT_EQ(run.failure, std::nullopt);
   run.enter();
   run.end(1);
   run.stop("rank 0 is lost");
-  ASSERT_TRUE(run.failure_);
-  EXPECT_THAT(*run.failure_, HasSubstr("1 worker is left, at least 2 are needed"));
+  ASSERT_TRUE(run.failure);
+  EXPECT_THAT(*run.failure, HasSubstr("1 worker is left, at least 2 are needed"));
 }
 
 TEST(CoordinatorTest, BelowTheMinimumARunWaitsVisiblyForAReplacement) {
@@ -102,10 +102,10 @@ TEST(CoordinatorTest, AFrozenWorkerIsKilledAndLost) {
   ScriptedRun run(options(1, 3, 8));
   run.begin(3);
   run.pass(seconds(1), {1});
-  EXPECT_THAT(run.killed_, IsEmpty());
+  EXPECT_THAT(run.killed, IsEmpty());
   run.pass(seconds(2), {1});
-  EXPECT_THAT(run.killed_, ElementsAre(1));
-  run.ended_.insert(1);
+  EXPECT_THAT(run.killed, ElementsAre(1));
+  run.ended.insert(1);
   run.stop("rank 1 is lost");
   EXPECT_THAT(run.members(), ElementsAre(0, 2));
 }
@@ -115,9 +115,9 @@ TEST(CoordinatorTest, WorkersAreNotBlamedForTimeInWhichTheCoordinatorStoodStill)
   run.begin(3);
   run.pass(seconds(1));
   run.stand_still(seconds(60));
-  EXPECT_THAT(run.killed_, IsEmpty());
+  EXPECT_THAT(run.killed, IsEmpty());
   run.pass(seconds(3));
-  EXPECT_THAT(run.killed_, IsEmpty());
+  EXPECT_THAT(run.killed, IsEmpty());
 }
 
 TEST(CoordinatorTest, ACutLinkFormsTheSameMembersAnew) {
@@ -131,12 +131,12 @@ TEST(CoordinatorTest, ACutLinkFormsTheSameMembersAnew) {
 TEST(CoordinatorTest, ARingThatNeverHoldsEndsTheRun) {
   ScriptedRun run(options(1, 2, 8));
   run.begin(2);
-  for (int i = 0; i < 20 && !run.failure_; ++i) {
+  for (int i = 0; i < 20 && !run.failure; ++i) {
     run.report(0, Kind::kStopped, "no way");
     run.report(1, Kind::kStopped, "no way");
   }
-  ASSERT_TRUE(run.failure_);
-  EXPECT_THAT(*run.failure_, HasSubstr("the ring broke 6 times in a row before a step was done; the last time: no way"));
+  ASSERT_TRUE(run.failure);
+  EXPECT_THAT(*run.failure, HasSubstr("the ring broke 6 times in a row before a step was done; the last time: no way"));
 }
 
 TEST(CoordinatorTest, AMemberLostWhileAChangeIsPreparedIsLeftOutOfIt) {
@@ -149,8 +149,8 @@ TEST(CoordinatorTest, AMemberLostWhileAChangeIsPreparedIsLeftOutOfIt) {
   run.report(1, Kind::kStopped, "rank 2 is lost");
   EXPECT_THAT(run.members(), ElementsAre(0, 1, 3));
   EXPECT_EQ(run.epoch(), 2U);
-  ASSERT_EQ(run.answers_.size(), 1U);
-  EXPECT_THAT(base::message(run.answers_[0]), HasSubstr("worker 2 was killed by SIGKILL; 3 workers of the run go on"));
+  ASSERT_EQ(run.answers.size(), 1U);
+  EXPECT_THAT(base::message(run.answers[0]), HasSubstr("worker 2 was killed by SIGKILL; 3 workers of the run go on"));
 }
 
 TEST(CoordinatorTest, AMemberLostWhileARunShrinksIsNotReplaced) {
@@ -160,7 +160,7 @@ TEST(CoordinatorTest, AMemberLostWhileARunShrinksIsNotReplaced) {
   run.end(0);
   run.stop("rank 0 is lost");
   EXPECT_THAT(run.members(), ElementsAre(1, 2));
-  EXPECT_THAT(run.started_, ElementsAre(0, 1, 2));
+  EXPECT_THAT(run.started, ElementsAre(0, 1, 2));
 }
 
 TEST(CoordinatorTest, ANewcomerLostWhileAChangeIsPreparedIsLeftOutOfIt) {
@@ -172,8 +172,8 @@ TEST(CoordinatorTest, ANewcomerLostWhileAChangeIsPreparedIsLeftOutOfIt) {
   run.end(3);
   run.stop();
   EXPECT_THAT(run.members(), ElementsAre(0, 1, 2));
-  EXPECT_EQ(run.answers_.at(0).code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(base::message(run.answers_.at(0)), HasSubstr("worker 3 was killed by SIGKILL before it joined; 3 workers of the run go on"));
+  EXPECT_EQ(run.answers.at(0).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(base::message(run.answers.at(0)), HasSubstr("worker 3 was killed by SIGKILL before it joined; 3 workers of the run go on"));
 }
 
 TEST(CoordinatorTest, ANewcomerWithAnotherModelIsRefusedAndTheDifferenceNamed) {
@@ -181,13 +181,13 @@ TEST(CoordinatorTest, ANewcomerWithAnotherModelIsRefusedAndTheDifferenceNamed) {
   run.begin(2);
   run.resize(3);
   run.ready(2, "model of another size");
-  EXPECT_THAT(run.refused_.at(2), HasSubstr("it has 'model of another size' where the run has 'model'"));
-  EXPECT_EQ(run.answers_.at(0).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(run.refused.at(2), HasSubstr("it has 'model of another size' where the run has 'model'"));
+  EXPECT_EQ(run.answers.at(0).code(), absl::StatusCode::kAborted);
   run.end(2);
-  EXPECT_EQ(run.failure_, std::nullopt);
-  EXPECT_EQ(run.coordinator_.num_failures(), 0);
+  EXPECT_EQ(run.failure, std::nullopt);
+  EXPECT_EQ(run.coordinator.num_failures(), 0);
   run.resize(3);
-  EXPECT_TRUE(run.started_.contains(3));
+  EXPECT_TRUE(run.started.contains(3));
 }
 
 TEST(CoordinatorTest, ASlowNewcomerHoldsTheOthersUpForItsWindowOnly) {
@@ -196,28 +196,28 @@ TEST(CoordinatorTest, ASlowNewcomerHoldsTheOthersUpForItsWindowOnly) {
   run.resize(4);
   run.ready(2);
   run.pass(seconds(9));
-  EXPECT_THAT(run.asked_to_stop_, IsEmpty());
+  EXPECT_THAT(run.asked_to_stop, IsEmpty());
   run.pass(seconds(2));
-  EXPECT_THAT(run.asked_to_stop_, ElementsAre(0, 1));
+  EXPECT_THAT(run.asked_to_stop, ElementsAre(0, 1));
   run.stop();
   EXPECT_THAT(run.members(), ElementsAre(0, 1, 2));
   run.enter();
-  EXPECT_THAT(run.answers_, IsEmpty());
+  EXPECT_THAT(run.answers, IsEmpty());
   run.ready(3);
   run.stop();
   run.enter();
   EXPECT_THAT(run.members(), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(run.answers_, ElementsAre(absl::OkStatus()));
+  EXPECT_THAT(run.answers, ElementsAre(absl::OkStatus()));
 }
 
 TEST(CoordinatorTest, WrongResizesAreRefusedInOneLine) {
   ScriptedRun run(options(2, 4, 8));
   const auto refuse = [&](int min, int max, absl::StatusCode code, const char* text) {
-    const std::size_t before = run.answers_.size();
+    const std::size_t before = run.answers.size();
     run.resize(min, max);
-    ASSERT_EQ(run.answers_.size(), before + 1);
-    EXPECT_EQ(run.answers_.back().code(), code);
-    EXPECT_THAT(base::message(run.answers_.back()), HasSubstr(text));
+    ASSERT_EQ(run.answers.size(), before + 1);
+    EXPECT_EQ(run.answers.back().code(), code);
+    EXPECT_THAT(base::message(run.answers.back()), HasSubstr(text));
   };
   refuse(3, 3, absl::StatusCode::kUnavailable, "the script is not in the loop");
   run.begin(4);
@@ -233,7 +233,7 @@ TEST(CoordinatorTest, ARangeMovesTheNumberOnlyAsFarAsItMust) {
   ScriptedRun run(options(1, 4, 8));
   run.begin(4);
   run.resize(2, 6);
-  EXPECT_THAT(run.answers_, ElementsAre(absl::OkStatus()));
+  EXPECT_THAT(run.answers, ElementsAre(absl::OkStatus()));
   run.resize(1, 3);
   run.stop();
   EXPECT_THAT(run.members(), ElementsAre(0, 1, 2));
@@ -245,8 +245,8 @@ TEST(CoordinatorTest, WithoutTheLoopAWorkerLostEndsTheRun) {
   run.ready(1);
   run.enter();
   run.end(1);
-  ASSERT_TRUE(run.failure_);
-  EXPECT_THAT(*run.failure_, HasSubstr("worker 1 was killed by SIGKILL"));
+  ASSERT_TRUE(run.failure);
+  EXPECT_THAT(*run.failure, HasSubstr("worker 1 was killed by SIGKILL"));
 }
 
 TEST(CoordinatorTest, WorkersThatTrainNothingEndAsTheyLike) {
@@ -254,30 +254,30 @@ TEST(CoordinatorTest, WorkersThatTrainNothingEndAsTheyLike) {
   run.pass(std::chrono::minutes(10));
   run.end(0, true);
   run.end(1, true);
-  EXPECT_EQ(run.failure_, std::nullopt);
-  EXPECT_THAT(run.killed_, IsEmpty());
+  EXPECT_EQ(run.failure, std::nullopt);
+  EXPECT_THAT(run.killed, IsEmpty());
 }
 
 TEST(CoordinatorTest, AFounderThatEndsBeforeItsPeersMeetItFailsTheRun) {
   ScriptedRun run(options(1, 2, 8));
   run.ready(0);
   run.end(1, true);
-  ASSERT_TRUE(run.failure_);
-  EXPECT_THAT(*run.failure_, HasSubstr("a worker ended before training began"));
+  ASSERT_TRUE(run.failure);
+  EXPECT_THAT(*run.failure, HasSubstr("a worker ended before training began"));
 }
 
 TEST(CoordinatorTest, TheLoopsEndTogether) {
   ScriptedRun run(options(1, 2, 8));
   run.begin(2);
   run.report(0, Kind::kFinished);
-  EXPECT_THAT(run.told_to_end_, IsEmpty());
+  EXPECT_THAT(run.told_to_end, IsEmpty());
   run.report(1, Kind::kFinished);
-  EXPECT_THAT(run.told_to_end_, ElementsAre(0, 1));
+  EXPECT_THAT(run.told_to_end, ElementsAre(0, 1));
   run.resize(3);
-  EXPECT_THAT(base::message(run.answers_.at(0)), HasSubstr("training is over"));
+  EXPECT_THAT(base::message(run.answers.at(0)), HasSubstr("training is over"));
   run.end(0, true);
   run.end(1, true);
-  EXPECT_EQ(run.failure_, std::nullopt);
+  EXPECT_EQ(run.failure, std::nullopt);
 }
 
 TEST(CoordinatorTest, WhoHasFinishedStillHelpsThoseWhoseLastStepBroke) {
@@ -286,7 +286,7 @@ TEST(CoordinatorTest, WhoHasFinishedStillHelpsThoseWhoseLastStepBroke) {
   run.report(0, Kind::kFinished);
   run.end(2);
   run.report(1, Kind::kStopped, "rank 2 is lost");
-  EXPECT_THAT(run.told_to_end_, IsEmpty());
+  EXPECT_THAT(run.told_to_end, IsEmpty());
   EXPECT_THAT(run.members(), ElementsAre(0, 1));
   EXPECT_EQ(run.epoch(), 2U);
 }
@@ -297,7 +297,7 @@ TEST(CoordinatorTest, AFailureAfterTheLoopEndsTheRun) {
   run.report(0, Kind::kFinished);
   run.report(1, Kind::kFinished);
   run.end(1);
-  EXPECT_TRUE(run.failure_);
+  EXPECT_TRUE(run.failure);
 }
 
 TEST(CoordinatorTest, NewcomersAreSentAwayWhenTrainingEndsFirst) {
@@ -306,9 +306,9 @@ TEST(CoordinatorTest, NewcomersAreSentAwayWhenTrainingEndsFirst) {
   run.resize(3);
   run.report(0, Kind::kFinished);
   run.report(1, Kind::kFinished);
-  EXPECT_THAT(run.killed_, ElementsAre(2));
-  EXPECT_THAT(base::message(run.answers_.at(0)), HasSubstr("training ended first"));
-  EXPECT_EQ(run.failure_, std::nullopt);
+  EXPECT_THAT(run.killed, ElementsAre(2));
+  EXPECT_THAT(base::message(run.answers.at(0)), HasSubstr("training ended first"));
+  EXPECT_EQ(run.failure, std::nullopt);
 }
 
 TEST(CoordinatorTest, WhenAllWorkersAreLostTheRunFails) {
@@ -316,8 +316,8 @@ TEST(CoordinatorTest, WhenAllWorkersAreLostTheRunFails) {
   run.begin(2);
   run.end(0);
   run.end(1);
-  ASSERT_TRUE(run.failure_);
-  EXPECT_THAT(*run.failure_, HasSubstr("all workers are lost"));
+  ASSERT_TRUE(run.failure);
+  EXPECT_THAT(*run.failure, HasSubstr("all workers are lost"));
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ namespace maypole::elastic {
 /// Carries the coordinator's actions out as a launcher and well-behaved workers would, in virtual time.
 class ScriptedRun {
  public:
-  explicit ScriptedRun(const CoordinatorOptions& options) : coordinator_(options, now_) { settle(); }
+  explicit ScriptedRun(const CoordinatorOptions& options) : coordinator(options, now) { settle(); }
 
   /// Carries out what is to be done, until nothing is.
   void settle() {
-    for (std::vector<Action> actions = coordinator_.take_actions(); !actions.empty(); actions = coordinator_.take_actions()) {
+    for (std::vector<Action> actions = coordinator.take_actions(); !actions.empty(); actions = coordinator.take_actions()) {
       for (const Action& action : actions) {
         std::visit([this](const auto& each) { carry_out(each); }, action);
       }
@@ -31,7 +31,7 @@ class ScriptedRun {
   }
 
   void report(int worker, WorkerReport::Kind kind, const std::string& text = "") {
-    coordinator_.on_report(WorkerId(worker), {kind, epoch_of_[worker], step_, 0.1, text}, now_);
+    coordinator.on_report(WorkerId(worker), {kind, epoch_of[worker], step, 0.1, text}, now);
     settle();
   }
   void ready(int worker, const std::string& trains = "model") { report(worker, WorkerReport::Kind::kReady, epoch() == 0 ? "" : trains); }
@@ -53,102 +53,102 @@ class ScriptedRun {
   }
   /// All members that live stop; `reason` as after a failure.
   void stop(const std::string& reason = "") {
-    ++step_;
+    ++step;
     for (const int worker : members()) {
-      if (!ended_.contains(worker)) {
+      if (!ended.contains(worker)) {
         report(worker, WorkerReport::Kind::kStopped, reason);
       }
     }
   }
   void end(int worker, bool success = false) {
-    ended_.insert(worker);
-    coordinator_.on_ended(WorkerId(worker), success, success ? "exited with code 0" : "was killed by SIGKILL", now_);
+    ended.insert(worker);
+    coordinator.on_ended(WorkerId(worker), success, success ? "exited with code 0" : "was killed by SIGKILL", now);
     settle();
   }
   void resize(int min, int max) {
-    coordinator_.on_resize(++request_, {min, max}, now_);
+    coordinator.on_resize(++request, {min, max}, now);
     settle();
   }
   void resize(int size) { resize(size, size); }
   void pass(base::Nanoseconds time, const std::set<int>& silent = {}) {
     for (base::Nanoseconds passed{}; passed < time; passed += std::chrono::milliseconds(250)) {
-      now_ += std::chrono::milliseconds(250);
-      for (const int worker : started_) {
-        if (!silent.contains(worker) && !ended_.contains(worker)) {
+      now += std::chrono::milliseconds(250);
+      for (const int worker : started) {
+        if (!silent.contains(worker) && !ended.contains(worker)) {
           report(worker, WorkerReport::Kind::kAlive);
         }
       }
-      coordinator_.on_time(now_);
+      coordinator.on_time(now);
       settle();
     }
   }
   void stand_still(base::Nanoseconds time) {
-    now_ += time;
-    coordinator_.on_time(now_);
+    now += time;
+    coordinator.on_time(now);
     settle();
   }
 
   [[nodiscard]] std::vector<int> members() const {
     std::vector<int> numbers;
-    for (const Member& member : coordinator_.membership().members) {
+    for (const Member& member : coordinator.membership().members) {
       numbers.push_back(member.worker.value());
     }
     return numbers;
   }
-  [[nodiscard]] std::uint32_t epoch() const { return coordinator_.membership().epoch; }
-  [[nodiscard]] std::string last_said() const { return said_.empty() ? "" : said_.back(); }
+  [[nodiscard]] std::uint32_t epoch() const { return coordinator.membership().epoch; }
+  [[nodiscard]] std::string last_said() const { return said.empty() ? "" : said.back(); }
 
-  base::TimePoint now_{};
-  std::uint64_t step_ = 0;
-  std::uint64_t request_ = 0;
-  std::map<int, std::uint32_t> epoch_of_;
-  std::set<int> started_;
-  std::set<int> ended_;
-  std::vector<int> asked_to_stop_;
-  std::vector<int> killed_;
-  std::vector<int> told_to_leave_;
-  std::vector<int> told_to_end_;
-  std::map<int, std::string> refused_;
-  std::vector<std::string> said_;
-  std::vector<absl::Status> answers_;
-  std::optional<std::string> failure_;
-  std::set<std::uint32_t> epochs_;
-  Coordinator coordinator_;
+  base::TimePoint now{};
+  std::uint64_t step = 0;
+  std::uint64_t request = 0;
+  std::map<int, std::uint32_t> epoch_of;
+  std::set<int> started;
+  std::set<int> ended;
+  std::vector<int> asked_to_stop;
+  std::vector<int> killed;
+  std::vector<int> told_to_leave;
+  std::vector<int> told_to_end;
+  std::map<int, std::string> refused;
+  std::vector<std::string> said;
+  std::vector<absl::Status> answers;
+  std::optional<std::string> failure;
+  std::set<std::uint32_t> epochs;
+  Coordinator coordinator;
 
  private:
   void carry_out(const StartWorker& start) {
-    EXPECT_TRUE(started_.insert(start.worker.value()).second) << "worker numbers are never given twice";
-    coordinator_.on_started(start.worker, "host", "host:1", now_);
+    EXPECT_TRUE(started.insert(start.worker.value()).second) << "worker numbers are never given twice";
+    coordinator.on_started(start.worker, "host", "host:1", now);
   }
   void carry_out(const KillWorker& kill) {
-    killed_.push_back(kill.worker.value());
-    coordinator_.on_ended(kill.worker, false, "was killed by SIGKILL", now_);
+    killed.push_back(kill.worker.value());
+    coordinator.on_ended(kill.worker, false, "was killed by SIGKILL", now);
   }
   void carry_out(const Send& send) {
     const int worker = send.worker.value();
     const Membership& membership = send.order.membership;
     switch (send.order.kind) {
       case Order::Kind::kAnnounce:
-        EXPECT_GT(membership.epoch, epoch_of_[worker]) << "epochs only go up";
-        epoch_of_[worker] = membership.epoch;
+        EXPECT_GT(membership.epoch, epoch_of[worker]) << "epochs only go up";
+        epoch_of[worker] = membership.epoch;
         if (!membership.rank_of(send.worker)) {
-          told_to_leave_.push_back(worker);
+          told_to_leave.push_back(worker);
         }
         break;
       case Order::Kind::kStop:
-        asked_to_stop_.push_back(worker);
+        asked_to_stop.push_back(worker);
         break;
       case Order::Kind::kEnd:
-        told_to_end_.push_back(worker);
+        told_to_end.push_back(worker);
         break;
       case Order::Kind::kRefuse:
-        refused_[worker] = send.order.text;
+        refused[worker] = send.order.text;
         break;
     }
   }
-  void carry_out(const Say& say) { said_.push_back(say.text); }
-  void carry_out(const Fail& fail) { failure_ = fail.text; }
-  void carry_out(const Answer& answer) { answers_.push_back(answer.status); }
+  void carry_out(const Say& say) { said.push_back(say.text); }
+  void carry_out(const Fail& fail) { failure = fail.text; }
+  void carry_out(const Answer& answer) { answers.push_back(answer.status); }
 };
 
 inline CoordinatorOptions options(int min, int workers, int max, int retries = 0) {
