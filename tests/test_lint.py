@@ -33,6 +33,12 @@ def run(checker: str, root: Path) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
+def test_help_says_what_is_checked_and_checks_nothing() -> None:
+    code, text = run("lint.py", Path("--help"))
+    assert code == 0
+    assert "--fix" in text and "clang-tidy" in text and "== format" not in text
+
+
 def test_includes_accept_a_tree_that_keeps_the_layers(tree: Path) -> None:
     assert run("check_includes.py", tree) == (0, "includes: 3 files keep the layers\n")
 

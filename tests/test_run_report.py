@@ -35,7 +35,7 @@ def test_reports_become_one_of_medians_and_a_table(here):
     )
     assert report["forward_s"] == pytest.approx(0.22)
     assert report["groups"][0]["exposed_s"] == pytest.approx(0.33)
-    assert "80.0 % of it reached" in done.stderr
+    assert "80.0 % of bound reached" in done.stderr
     assert "rank 2 on host localhost is slow" in done.stderr
     events = json.loads((here / "t.json").read_text())["traceEvents"]
     assert {event["pid"] for event in events} == {0, 1, 2}
@@ -57,6 +57,27 @@ def test_a_job_that_measured_nothing_says_so(here):
     done = run("--report", "r.json", "--", "true")
     assert done.returncode == 0
     assert "--report r.json is not written" in done.stderr
+    assert "earlier run" not in done.stderr
+
+
+def test_files_of_an_earlier_run_do_not_pass_for_those_of_one_that_measured_nothing(here):
+    for name in ("r.json", "t.json"):
+        (here / name).write_text("of an earlier run")
+    done = run("--report", "r.json", "--timeline", "t.json", "--", "true")
+    assert done.returncode == 0
+    assert done.stderr.count("the file of an earlier run is removed") == 2
+    assert not (here / "r.json").exists() and not (here / "t.json").exists()
+    assert "earlier run" not in run("--report", "/dev/null", "--", "true").stderr
+
+
+def test_a_file_of_an_earlier_run_is_named_where_the_job_failed(here):
+    (here / "r.json").write_text("of an earlier run")
+    done = run("--report", "r.json", "--timeline", "t.json", *sh("echo because >&2; exit 3"))
+    assert done.returncode == 3
+    assert (here / "r.json").read_text() == "of an earlier run"
+    assert done.stderr.count("--report r.json is not written, since the job failed: the file there is of an earlier run") == 1
+    assert "t.json" not in done.stderr
+    assert done.stderr.endswith("because\n")
 
 
 def test_a_full_disk_is_one_clear_line(here):

@@ -10,6 +10,7 @@ tidy      clang-tidy by .clang-tidy, results kept by content
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -52,7 +53,9 @@ def check_headers() -> bool:
 
 
 def main() -> int:
-    fix = "--fix" in sys.argv
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fix", action="store_true", help="let clang-format and ruff repair what they can")
+    fix = parser.parse_args().fix
     checks: dict[str, Callable[[], bool]] = {
         "format": lambda: check_format(fix),
         "includes": lambda: run(sys.executable, "tools/check_includes.py"),

@@ -100,6 +100,8 @@ std::string format_bytes(double bytes) {
   return fmt::format("{:.2f} GB", bytes / 1e9);
 }
 
+std::string counted(std::uint64_t count, std::string_view word) { return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s"); }
+
 std::string format_seconds(double seconds) {
   if (seconds == 0) {
     return "0 s";

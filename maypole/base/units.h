@@ -2,7 +2,7 @@
 #pragma once
 
 // Quantities that people write: `10Gbps`, `25MB`, `5min`. Rates that people write are nominal; `Bandwidth` holds payload bytes per
-// second, 0.95 of the nominal rate unless the text's owner says otherwise (formats.md).
+// second, 0.95 of the nominal rate unless the text's owner says otherwise (docs/formats.md).
 
 #include <absl/status/statusor.h>
 
@@ -38,6 +38,8 @@ struct Bandwidth {
 
 /// `1.50 MB`, `812 B`: for people.
 [[nodiscard]] std::string format_bytes(double bytes);
+/// `1 worker`, `2 workers`: for people.
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view word);
 /// `12.3 ms`, `1.20 s`: for people.
 [[nodiscard]] std::string format_seconds(double seconds);
 /// `190 Mbit/s of payload`: for people.

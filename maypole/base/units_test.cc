@@ -30,6 +30,12 @@ TEST(UnitsTest, SizesKnowDecimalAndBinaryPrefixes) {
   EXPECT_FALSE(parse_bytes("-1").ok());
 }
 
+TEST(UnitsTest, OneOfAKindIsNoPlural) {
+  EXPECT_EQ(counted(1, "worker"), "1 worker");
+  EXPECT_EQ(counted(0, "worker"), "0 workers");
+  EXPECT_EQ(counted(12, "group"), "12 groups");
+}
+
 TEST(UnitsTest, DurationsReadAsPeopleWriteThem) {
   EXPECT_EQ(*parse_duration("500ms"), std::chrono::milliseconds(500));
   EXPECT_EQ(*parse_duration("5min"), std::chrono::minutes(5));

@@ -138,7 +138,11 @@ Report merge_reports(const std::map<int, Report>& by_rank) {
   for (const Figure& figure : kFigures) {
     merged.*figure.value = over_ranks([&](const Report& report) { return report.*figure.value; });
   }
-  merged.communication_s = over_ranks([](const Report& report) { return report.communication_s; });
+  // The slowest edge of the ring decides; the ranks of faster ones cannot see what it costs.
+  for (const auto& [rank, report] : by_rank) {
+    merged.communication_s = std::max(merged.communication_s, report.communication_s);
+  }
+  merged.bound_s = std::max(merged.bound_s, merged.communication_s);
   const bool same_groups =
       std::ranges::all_of(by_rank, [&](const auto& entry) { return entry.second.groups.size() == merged.groups.size(); });
   for (std::size_t i = 0; same_groups && i < merged.groups.size(); ++i) {
@@ -176,9 +180,9 @@ std::string report_json(const Report& report, std::string_view machine, std::str
 std::string report_table(const Report& report) {
   std::string out;
   const auto line = [&out](const std::string& text) { out += "maypole: " + text + "\n"; };
-  const std::string measured = report.iterations > 0 ? fmt::format(", median of {} iterations", report.iterations) : "";
-  line(fmt::format("what communication cost: {} workers, schedule {}, {} update{}", report.world_size, report.schedule, report.update,
-                   measured));
+  const std::string measured = report.iterations > 0 ? fmt::format(", median of {}", base::counted(report.iterations, "iteration")) : "";
+  line(fmt::format("what communication cost: {}, schedule {}, {} update{}",
+                   base::counted(static_cast<std::uint64_t>(report.world_size), "worker"), report.schedule, report.update, measured));
   line(fmt::format("  {:<22} {:>10}", "iteration", seconds(report.iteration_s)));
   line(fmt::format("  {:<22} {:>10}", "forward F", seconds(report.forward_s)));
   line(fmt::format("  {:<22} {:>10}", "backward B", seconds(report.backward_s)));
@@ -186,7 +190,7 @@ std::string report_table(const Report& report) {
   line(fmt::format("  {:<22} {:>10}", "all-gather AG", seconds(report.all_gather_s)));
   line(fmt::format("  {:<22} {:>10}", "exposed communication", seconds(report.exposed_s)));
   const double share = report.iteration_s > 0 ? report.bound_s / report.iteration_s * 100 : 0;
-  line(fmt::format("  {:<22} {:>10}   {:.1f} % of it reached", "bound max(F+B, C)", seconds(report.bound_s), share));
+  line(fmt::format("  {:<22} {:>10}   {:.1f} % of bound reached", "bound max(F+B, C)", seconds(report.bound_s), share));
   if (!report.fusion.empty()) {
     line("  groups: " + report.fusion);
   }
@@ -217,7 +221,7 @@ std::string report_table(const Report& report) {
                      seconds(group.reduce_scatter_s), seconds(group.all_gather_s), seconds(group.exposed_s)));
   }
   if (shown.size() < report.groups.size()) {
-    line(fmt::format("  and {} groups that were exposed least, {} together", report.groups.size() - shown.size(), seconds(hidden_s)));
+    line(fmt::format("  and {} exposed less, {} together", base::counted(report.groups.size() - shown.size(), "group"), seconds(hidden_s)));
   }
   return out;
 }
@@ -333,6 +337,16 @@ absl::Status write_file(const std::string& path, std::string_view text) {
     ::unlink(target.c_str());
   }
   return status;
+}
+
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+bool remove_file(const std::string& path) {
+  std::error_code ignored;
+  return is_file(path) && std::filesystem::remove(path, ignored);
 }
 
 std::string write_or_keep(const std::string& path, std::string_view text) {

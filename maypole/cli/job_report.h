@@ -17,7 +17,7 @@ namespace maypole::cli {
 /// Parses what a worker wrote at its end: the fields of `--report`, and its rank.
 [[nodiscard]] absl::StatusOr<pipeline::Report> parse_report(std::string_view json);
 
-/// Medians over ranks of every figure; what is not a figure is the first rank's. Needs at least one report.
+/// Medians over ranks of every figure, but the slowest edge's C; what is not a figure is the first rank's. Needs at least one report.
 [[nodiscard]] pipeline::Report merge_reports(const std::map<int, pipeline::Report>& by_rank);
 
 /// The `--report` file; `machine` and `commit` say where the figures come from.
@@ -41,6 +41,10 @@ struct RankTimeline {
 [[nodiscard]] absl::Status check_writable(const std::string& path);
 /// Replaces the file as a whole, or leaves what was there when the disk is full.
 [[nodiscard]] absl::Status write_file(const std::string& path, std::string_view text);
+
+/// Whether a file lies there, not a pipe or the like, and whether one lay there and is removed.
+[[nodiscard]] bool is_file(const std::string& path);
+[[nodiscard]] bool remove_file(const std::string& path);
 
 /// As write_file(); where that fails the text is kept in the folder for temporary files, if it can be. Returns what went wrong and where
 /// the text is then, "" when all is well: what a job has measured is not lost to a full disk.

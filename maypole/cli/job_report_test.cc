@@ -77,7 +77,7 @@ TEST(JobReport, SaysHowGroupsThatWereTunedCameAbout) {
 
 TEST(JobReport, TableShowsTheBoundAndTheShareOfItReached) {
   const std::string table = report_table(report(0.001));
-  EXPECT_THAT(table, HasSubstr("90.0 % of it reached"));
+  EXPECT_THAT(table, HasSubstr("90.0 % of bound reached"));
   EXPECT_THAT(table, HasSubstr("exposed"));
 }
 

@@ -386,6 +386,8 @@ void Launch::clean_up() {
 
 int Launch::conclude() {
   int code = 0;
+  const std::pair<const char*, std::string> files[] = {
+      {"--report", options_.report}, {"--timeline", options_.timeline}, {"profile", options_.profile}};
   Summary summary{job_id_, world_size_, base::to_seconds(Clock::now() - began_), 0, std::nullopt, ""};
   if (!failures_.empty()) {
     const Failure& cause = first_cause(failures_, [this](int rank) { return output_.tail(rank); });
@@ -395,6 +397,7 @@ int Launch::conclude() {
     const Failure& named = silent != nullptr ? *silent : cause;
     summary.failed_host = named.host;
     summary.failed_rank = named.rank >= 0 ? std::optional<int>(named.rank) : std::nullopt;
+    Results::tell_unwritten(files, output_);
     if (interrupted_by_ != 0) {
       output_.say(fmt::format("maypole: interrupted by {}; {}\n", net::signal_name(interrupted_by_), describe(cause)));
     } else {
@@ -405,6 +408,7 @@ int Launch::conclude() {
     }
   } else if (interrupted_by_ != 0 && (phase_ == Phase::kStarting || phase_ == Phase::kKilled)) {
     code = 128 + interrupted_by_;
+    Results::tell_unwritten(files, output_);
     output_.say(fmt::format("maypole: interrupted by {}\n", net::signal_name(interrupted_by_)));
   } else {
     code = options_.profile.empty() ? results_.write(options_.report, options_.timeline, hosts_by_rank(agents_), output_)

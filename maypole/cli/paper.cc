@@ -5,6 +5,7 @@
 #include "maypole/cli/paper_dear.h"
 #include "maypole/cli/progress_bar.h"
 #include "maypole/cli/scenario.h"
+#include "maypole/cli/whole_number.h"
 #include "maypole/sim/paper_figures.h"
 
 #include <fmt/format.h>
@@ -75,12 +76,12 @@ std::function<int()> add_paper(CLI::App& app) {
   command->add_option("--figure", written->options.figure, "Of gadget: 4, 5, 6 or 7")->check(CLI::IsMember({4, 5, 6, 7}));
   command->add_option("--seeds", written->options.seeds, "Instances that each value is the mean of")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_number(1, 1000));
   command->add_option("--policy", written->options.policy,
                       "Whose curve stands for GADGET; default: gadget-paper, in figure 4 with gadget beside it");
   command->add_option("--searches", written->searches, "Of dear: seeds of each search for fusion sizes")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_number(1, 1000));
   command->add_option("--html", written->html, "Write a page with the figure");
   command->add_flag("--json", written->json, "Print one JSON object");
   return [written] {

@@ -98,7 +98,7 @@ absl::StatusOr<Evaluation> evaluate(const PaperDearOptions& options) {
 Table iteration_table(const Evaluation& evaluation) {
   Table table{{"model", "network"}, {}};
   table.header.insert(table.header.end(), kSchedules.begin(), kSchedules.end());
-  table.header.insert(table.header.end(), {"bound", "weave/bound"});
+  table.header.insert(table.header.end(), {"bound", "weave of bound"});
   for (const Row& row : evaluation.rows) {
     if (row.choice.schedule != kSchedules.front()) {
       continue;
@@ -109,7 +109,7 @@ Table iteration_table(const Evaluation& evaluation) {
     }
     const overlap::SimulatedIteration& weave = evaluation.at(row.model, row.network, "weave");
     cells.push_back(fmt::format("{:.1f} ms", 1e3 * weave.bound_s));
-    cells.push_back(fmt::format("{:.3f}", weave.iteration_s / weave.bound_s));
+    cells.push_back(fmt::format("{:.1f} %", 100 * weave.bound_s / weave.iteration_s));
     table.rows.push_back(std::move(cells));
   }
   return table;
@@ -216,13 +216,13 @@ std::string to_html(const Evaluation& evaluation) {
   std::string body = fmt::format("<p>{}</p>\n<h2>Time of an iteration, {} workers</h2>\n", sim::escaped(kModelled), kWorkers) +
                      html_table(iteration_table(evaluation), 2);
   for (const PaperNetwork& network : kNetworks) {
-    GroupedBars bars{fmt::format("{}: time over the bound that no schedule can beat", network.name), "iteration / bound", {}, {}};
+    GroupedBars bars{fmt::format("{}: share reached of the bound that no schedule can beat", network.name), "% of bound", {}, {}};
     bars.series.assign(kSchedules.begin(), kSchedules.end());
     for (const std::string& model : overlap::paper_model_names()) {
       std::vector<double> values;
       for (const char* schedule : kSchedules) {
         const overlap::SimulatedIteration& iteration = evaluation.at(model, network.name, schedule);
-        values.push_back(iteration.iteration_s / iteration.bound_s);
+        values.push_back(100 * iteration.bound_s / iteration.iteration_s);
       }
       bars.groups.emplace_back(model, std::move(values));
     }

@@ -6,6 +6,7 @@
 #include "maypole/cli/prediction.h"
 #include "maypole/cli/scenario.h"
 #include "maypole/cli/what_if.h"
+#include "maypole/cli/whole_number.h"
 #include "maypole/formats/job_fields.h"
 #include "maypole/formats/number.h"
 #include "maypole/formats/profile_json.h"
@@ -202,7 +203,7 @@ std::function<int()> add_plan(CLI::App& app) {
   command->add_option("--collective", written->collective, "ring, halving-doubling or hierarchical")->capture_default_str();
   command->add_option("--workers-per-host", written->workers_per_host, "Workers that share a host")
       ->capture_default_str()
-      ->check(CLI::Range(1, kMostWorkers));
+      ->check(whole_number(1, kMostWorkers));
   command
       ->add_option("--contention", written->contention,
                    "Seconds of computing that a gigabyte on the link costs: moving it needs the processor")
@@ -213,7 +214,7 @@ std::function<int()> add_plan(CLI::App& app) {
       ->add_option("--check", written->check,
                    "Instead: what the simulator says of the run of a report, beside what it took; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--groups", written->groups, "So many even groups instead of the best fusion")->check(CLI::Range(1, kMostGroups));
+  command->add_option("--groups", written->groups, "So many even groups instead of the best fusion")->check(whole_number(1, kMostGroups));
   CLI::Option* progress = command->add_option(
       "--progress", written->progress,
       "Write what the scheduler needs to know of this job, up to the most of --workers: `progress` of a job in an instance");

@@ -30,10 +30,10 @@ std::optional<PictureColour> colour_of(std::string_view name) {
   return std::nullopt;
 }
 
-int group_of(const std::string& name) {
-  constexpr std::string_view kWord = "group ";
-  const std::size_t at = name.find(kWord);
-  return at == std::string::npos ? -1 : std::atoi(name.c_str() + at + kWord.size());
+/// The number after a word of an event's name.
+int number_after(const std::string& name, std::string_view word, int otherwise) {
+  const std::size_t at = name.find(word);
+  return at == std::string::npos ? otherwise : std::atoi(name.c_str() + at + word.size());
 }
 
 void add_event(const json& event, RecordedTimeline& timeline) {
@@ -47,8 +47,8 @@ void add_event(const json& event, RecordedTimeline& timeline) {
   if (colour) {
     const double begin_s = event.at("ts").get<double>() / 1e6;
     const double length_s = event.at("dur").get<double>() / 1e6;
-    timeline.ranks[rank].spans.push_back(
-        {*colour, begin_s, begin_s + length_s, group_of(name), fmt::format("{}, {}", name, base::format_seconds(length_s))});
+    timeline.ranks[rank].spans.push_back({*colour, begin_s, begin_s + length_s, number_after(name, "group ", -1),
+                                          fmt::format("{}, {}", name, base::format_seconds(length_s)), number_after(name, "of model ", 0)});
   }
 }
 
@@ -62,6 +62,18 @@ std::vector<double> marks_of(const RecordedRank& rank) {
   }
   std::ranges::sort(marks);
   return marks;
+}
+
+/// How long `pass` computed: without the time in which it stood still, as the report counts it. `waits` are those of its rank, by begin.
+double computed_s(const PictureSpan& pass, const std::vector<const PictureSpan*>& waits) {
+  double length_s = pass.end_s - pass.begin_s;
+  auto wait = std::ranges::lower_bound(waits, pass.begin_s, {}, [](const PictureSpan* span) { return span->begin_s; });
+  for (; wait != waits.end() && (*wait)->begin_s < pass.end_s; ++wait) {
+    if ((*wait)->model == pass.model) {
+      length_s -= std::min((*wait)->end_s, pass.end_s) - (*wait)->begin_s;
+    }
+  }
+  return length_s;
 }
 
 double median(std::vector<double> values) {
@@ -82,6 +94,13 @@ RecordedIterations RecordedTimeline::iterations(int rank) const {
     return result;
   }
   result.count = marks.size() - 1;
+  std::vector<const PictureSpan*> waits;
+  for (const PictureSpan& span : recorded.spans) {
+    if (span.colour == PictureColour::kWait) {
+      waits.push_back(&span);
+    }
+  }
+  std::ranges::sort(waits, {}, [](const PictureSpan* span) { return span->begin_s; });
   std::map<PictureColour, std::vector<double>> sums;
   for (const PictureSpan& span : recorded.spans) {
     const auto next = std::ranges::upper_bound(marks, span.begin_s);
@@ -90,7 +109,8 @@ RecordedIterations RecordedTimeline::iterations(int rank) const {
     }
     std::vector<double>& of_colour = sums[span.colour];
     of_colour.resize(result.count, 0);
-    of_colour[static_cast<std::size_t>(next - marks.begin()) - 1] += span.end_s - span.begin_s;
+    const bool is_pass = span.colour == PictureColour::kForward || span.colour == PictureColour::kBackward;
+    of_colour[static_cast<std::size_t>(next - marks.begin()) - 1] += is_pass ? computed_s(span, waits) : span.end_s - span.begin_s;
   }
   std::vector<double> lengths;
   for (std::size_t i = 0; i + 1 < marks.size(); ++i) {

@@ -20,7 +20,7 @@ struct RecordedRank {
   std::vector<PictureSpan> spans;  // times of the recording's clock
 };
 
-/// What a rank's iterations were made of, from one begin of backward to the next: medians, seconds.
+/// What a rank's iterations were made of, from one begin of backward to the next: medians, seconds. Passes count without what they waited.
 struct RecordedIterations {
   std::size_t count = 0;
   double iteration_s = 0;

@@ -38,9 +38,10 @@ int Results::write(const std::string& report_file, const std::string& timeline_f
       return;
     }
     if (absl::IsNotFound(text.status())) {
+      const bool stale = remove_file(file);
       output.say(
-          fmt::format("maypole: {} {} is not written: no worker measured anything (a script measures by maypole.DistributedOptimizer)\n",
-                      option, file));
+          fmt::format("maypole: {} {} is not written: no worker measured anything (a script measures by maypole.DistributedOptimizer){}\n",
+                      option, file, stale ? "; the file of an earlier run is removed" : ""));
       return;
     }
     const std::string problem = text.ok() ? write_or_keep(file, *text) : base::message(text.status());
@@ -54,6 +55,14 @@ int Results::write(const std::string& report_file, const std::string& timeline_f
   save("--timeline", timeline_file,
        timelines_.empty() || timeline_file.empty() ? absl::StatusOr<std::string>(nothing) : merge_timelines(timelines_));
   return good ? 0 : 1;
+}
+
+void Results::tell_unwritten(std::span<const std::pair<const char*, std::string>> files, JobOutput& output) {
+  for (const auto& [option, file] : files) {
+    if (!file.empty() && is_file(file)) {
+      output.say(fmt::format("maypole: {} {} is not written, since the job failed: the file there is of an earlier run\n", option, file));
+    }
+  }
 }
 
 int Results::write_profile(const std::string& file, JobOutput& output) const {

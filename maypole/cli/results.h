@@ -6,8 +6,10 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace maypole::cli {
 
@@ -31,6 +33,9 @@ class Results {
   /// not be written.
   [[nodiscard]] int write(const std::string& report_file, const std::string& timeline_file, const std::map<int, std::string>& hosts,
                           JobOutput& output);
+
+  /// After a job that failed: what lies at the places of its files is not its own.
+  static void tell_unwritten(std::span<const std::pair<const char*, std::string>> files, JobOutput& output);
 
   /// The same for `maypole profile`: one profile of all workers.
   [[nodiscard]] int write_profile(const std::string& file, JobOutput& output) const;

@@ -10,6 +10,7 @@
 #include "maypole/cli/launch.h"
 #include "maypole/cli/launcher_template.h"
 #include "maypole/cli/size_range.h"
+#include "maypole/cli/whole_number.h"
 
 #include <net/if.h>
 #include <stdlib.h>
@@ -191,7 +192,7 @@ const CLI::Validator& filled() {
 
 /// What every command that runs a job takes: where, and over which network.
 void add_place_options(CLI::App& app, Written& written) {
-  app.add_option("-n", written.num_workers, "Number of workers; default: all slots of --hosts, or 1")->check(CLI::Range(1, kMaxWorkers));
+  app.add_option("-n", written.num_workers, "Number of workers; default: all slots of --hosts, or 1")->check(whole_number(1, kMaxWorkers));
   app.add_option("--hosts", written.hosts, "name[=address]:slots,...; filled in order; default: this machine")->check(filled());
   app.add_option("--launcher", written.launcher,
                  "How to start a program on a host; {host} is its name, {command} the program; default: directly here, `ssh {host} "
@@ -253,7 +254,7 @@ std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
   run->add_flag("--elastic", written->elastic, "Let workers come and go: `maypole resize` changes their number, lost ones are replaced");
   run->add_option("--workers", written->workers, "With --elastic: how many there may be, as 1:8; default: 1 to -n")->check(filled());
   run->add_option("--retries", written->retries, "With --elastic: how many lost workers are replaced; default: 3")
-      ->check(CLI::Range(0, 1000000));
+      ->check(whole_number(0, 1000000));
   run->add_option("--name", written->name, "With --elastic: the run's name for `maypole resize`; default: a random one")->check(filled());
   run->add_option("--heartbeat", written->heartbeat, "Silence after which a worker is lost, as 2s (the default)")->check(filled());
   run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
@@ -267,7 +268,7 @@ std::function<int()> add_profile(CLI::App& app, std::vector<std::string> command
   add_place_options(*profile, *written);
   profile->add_option("-o,--output", written->run.profile, "The profile's file")->required()->check(filled());
   profile->add_option("--iterations", written->iterations, "Iterations to measure, after five that warm up; the script ends after them")
-      ->check(CLI::Range(1, 100000))
+      ->check(whole_number(1, 100000))
       ->capture_default_str();
   return add_job_command(*profile, std::move(command), std::move(written));
 }

@@ -17,6 +17,7 @@ struct PictureSpan {
   double end_s = 0;
   int group = -1;     // written inside where there is room; none
   std::string title;  // shown under the pointer
+  int model = 0;      // of several that one process trains
 };
 
 struct TimelinePicture {

@@ -6,6 +6,7 @@
 #include "maypole/cli/page.h"
 #include "maypole/cli/recorded_timeline.h"
 #include "maypole/cli/scenario.h"
+#include "maypole/cli/whole_number.h"
 #include "maypole/formats/json_text.h"
 #include "maypole/formats/number.h"
 #include "maypole/formats/text_file.h"
@@ -60,7 +61,7 @@ absl::Status trace(const Written& written) {
   if (!written.html.empty()) {
     const std::string title = fmt::format("The last iterations of {}", formats::file_name(written.file));
     const std::string body =
-        "<p>Medians of an iteration, from one begin of backward to the next; forward and backward include the time that they "
+        "<p>Medians of an iteration, from one begin of backward to the next; forward and backward without the time that they "
         "waited.</p>\n" +
         html_table(table_of(timeline), 1) + html_figure(timeline_svg(timeline.picture(title, written.iterations)));
     MAYPOLE_RETURN_IF_ERROR(formats::write_text_file(written.html, html_page(title, body)));
@@ -78,7 +79,7 @@ std::function<int()> add_trace(CLI::App& app) {
   command->add_option("--html", written->html, "Write one self-contained HTML page with the picture");
   command->add_option("--iterations", written->iterations, "How many iterations the picture shows")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_number(1, 1000));
   command->add_flag("--json", written->json, "Print one JSON object");
   return [written] {
     const absl::Status status = trace(*written);

@@ -47,7 +47,7 @@ Table table_of(const WhatIf& answer) {
     table.rows.push_back({fmt::format("{}", row.workers), row.choice.schedule, base::format_seconds(iteration.iteration_s),
                           percent(row.efficiency), fmt::format("{:.1f}", row.samples_per_s), base::format_seconds(iteration.exposed_s),
                           base::format_seconds(iteration.reduce_scatter_s), base::format_seconds(iteration.all_gather_s),
-                          fmt::format("{:.3f}", iteration.iteration_s / iteration.bound_s), row.choice.fusion});
+                          percent(iteration.bound_s / iteration.iteration_s), row.choice.fusion});
   }
   return table;
 }
@@ -75,13 +75,13 @@ std::vector<std::string> advice(const WhatIf& answer) {
   const auto ours =
       std::ranges::find_if(answer.rows, [&](const WhatIfRow& row) { return row.workers == most && row.choice.schedule == kOurs; });
   for (const LinkGain& link : answer.links) {
-    lines.push_back(fmt::format("{} times the bandwidth: {} instead of {} with {} workers ({:.2f} times as fast)", link.factor,
-                                base::format_seconds(link.iteration_s), base::format_seconds(ours->choice.iteration.iteration_s), most,
-                                ours->choice.iteration.iteration_s / link.iteration_s));
+    lines.push_back(fmt::format("{} times the bandwidth: {} instead of {} with {} ({:.2f} times as fast)", link.factor,
+                                base::format_seconds(link.iteration_s), base::format_seconds(ours->choice.iteration.iteration_s),
+                                base::counted(most, "worker"), ours->choice.iteration.iteration_s / link.iteration_s));
   }
-  lines.push_back(answer.enough_workers
-                      ? fmt::format("beyond {} workers each further one adds less than half of what one alone does", *answer.enough_workers)
-                      : fmt::format("up to {} workers each one adds at least half of what one alone does", kMostWorkers));
+  lines.push_back(answer.enough_workers ? fmt::format("beyond {} each further one adds less than half of what one alone does",
+                                                      base::counted(*answer.enough_workers, "worker"))
+                                        : fmt::format("up to {} workers each one adds at least half of what one alone does", kMostWorkers));
   return lines;
 }
 
@@ -206,10 +206,10 @@ std::string what_if_html(const WhatIf& answer, const model::Profile& profile, co
   }
   for (const WhatIfRow& row : answer.rows) {
     if (row.workers == most) {
-      body += html_figure(timeline_svg(
-          picture_of(row.choice.iteration,
-                     fmt::format("{}, {} workers: {}", row.choice.schedule, most, base::format_seconds(row.choice.iteration.iteration_s)),
-                     longest_s)));
+      body += html_figure(timeline_svg(picture_of(row.choice.iteration,
+                                                  fmt::format("{}, {}: {}", row.choice.schedule, base::counted(most, "worker"),
+                                                              base::format_seconds(row.choice.iteration.iteration_s)),
+                                                  longest_s)));
     }
   }
   return html_page(fmt::format("{} on {}", profile.model, network.name), body);

@@ -48,7 +48,7 @@ TEST(WhatIf, SaysFromWhereOnMoreWorkersDoNotPay) {
   slow.between_hosts.beta_s_per_byte *= 100;  // 100 Mbit/s: C is many times F + B
   const WhatIf answer = what_if(asked().profile, slow, {.workers = {2}}).value();
   EXPECT_EQ(answer.enough_workers, std::optional<std::size_t>(1));
-  EXPECT_THAT(what_if_text(answer, asked().profile, slow), ::testing::HasSubstr("beyond 1 workers"));
+  EXPECT_THAT(what_if_text(answer, asked().profile, slow), ::testing::HasSubstr("beyond 1 worker each"));
   slow.between_hosts = {0, 0};
   EXPECT_THAT(what_if_text(answer, asked().profile, slow), ::testing::HasSubstr("unlimited"));
   EXPECT_EQ(what_if(asked().profile, slow, {.workers = {2}}).value().enough_workers, std::nullopt);

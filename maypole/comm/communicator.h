@@ -81,6 +81,7 @@ struct CallerState {
 struct TrafficCounters {
   std::uint64_t payload_bytes_sent = 0;
   std::uint64_t payload_bytes_received = 0;
+  double link_s_per_byte = 0;  // of the socket to the next rank while more waited than it carried; 0 before enough was seen
 };
 
 class Communicator {

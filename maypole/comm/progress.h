@@ -16,6 +16,7 @@
 #include "maypole/comm/control_plane.h"
 #include "maypole/comm/deadlock_watch.h"
 #include "maypole/comm/lane.h"
+#include "maypole/comm/link_meter.h"
 #include "maypole/comm/pacer.h"
 #include "maypole/comm/shm_transport.h"
 #include "maypole/comm/socket_transport.h"
@@ -23,6 +24,7 @@
 #include <absl/status/statusor.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -67,7 +69,9 @@ class Progress {
   [[nodiscard]] absl::StatusOr<std::shared_ptr<SharedRegion>> make_region(std::size_t bytes);
   void close_after_fork();
   [[nodiscard]] TrafficCounters traffic() const {
-    return {sent_bytes_.load(std::memory_order_relaxed), received_bytes_.load(std::memory_order_relaxed)};
+    const double seen = meter_.seconds_per_byte();  // of a paced edge: how fast single frames pass
+    return {sent_bytes_.load(std::memory_order_relaxed), received_bytes_.load(std::memory_order_relaxed),
+            seen > 0 ? std::max(seen, pacer_.seconds_per_byte()) : 0};
   }
   /// Whether any edge of the ring is paced: the same answer on all ranks.
   [[nodiscard]] bool paced() const { return paced_ring_; }
@@ -175,6 +179,7 @@ class Progress {
   bool send_on_lane(Lane lane);
   bool send_paced(base::TimePoint now);
   bool send_exchange();
+  void measure(base::TimePoint now);
   bool move_control(Port& port, base::TimePoint now);
   [[nodiscard]] absl::Status on_control(Port& port, ControlChannel::Message message, base::TimePoint now);
   void finish_complete();
@@ -200,6 +205,7 @@ class Progress {
   std::unique_ptr<ControlPlane> control_;
   std::vector<Port> ports_;  // next, previous, exchange links; empty for a world of one; fixed once the thread runs
   Pacer pacer_{base::Bandwidth{}};
+  LinkMeter meter_;  // of the next rank's sockets
   std::optional<Paced> paced_;
   OperationCounts counts_;
   std::vector<std::function<bool()>> watchers_;

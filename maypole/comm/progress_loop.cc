@@ -58,6 +58,7 @@ bool Progress::turn(base::TimePoint now) {
   }
   if (!failed_ && !ports_.empty()) {
     moved |= send(now);
+    measure(now);
   }
   if (moved) {
     deadlock_.moved();
@@ -189,6 +190,22 @@ bool Progress::send_paced(base::TimePoint now) {
     }
   }
   return progressed;
+}
+
+/// The lanes to the next rank share one link: it is pressed while any of them is.
+void Progress::measure(base::TimePoint now) {
+  const Port& next = ports_[0];
+  if (next.shm != nullptr) {
+    return;
+  }
+  std::uint64_t taken = 0;
+  bool pressed = false;
+  for (const Lane lane : kDataLanes) {
+    const auto& writer = static_cast<const SocketWriter&>(*next.writers[index(lane)]);
+    taken += writer.bytes_taken();
+    pressed |= !writer.writable();
+  }
+  meter_.note(now, taken, pressed);
 }
 
 bool Progress::send_exchange() {

@@ -78,6 +78,7 @@ absl::StatusOr<bool> SocketWriter::pump() {
     }
     progressed = true;
     sent_ += static_cast<std::size_t>(n);
+    bytes_taken_ += static_cast<std::uint64_t>(n);
     if (sent_ == total) {
       busy_ = false;
       if (frame_.observer != nullptr) {

@@ -14,10 +14,13 @@ class SocketWriter : public FrameWriter {
   [[nodiscard]] bool writable() const override { return !busy_; }
   void write(const OutgoingFrame& frame) override;
   [[nodiscard]] absl::StatusOr<bool> pump() override;
+  /// What the kernel has taken since the beginning.
+  [[nodiscard]] std::uint64_t bytes_taken() const { return bytes_taken_; }
 
  private:
   int fd_;
   std::string peer_;
+  std::uint64_t bytes_taken_ = 0;
   bool busy_ = false;  // invariant: busy_ <=> sent_ < sizeof(FrameHeader) + frame_.header.bytes
   OutgoingFrame frame_;
   std::size_t sent_ = 0;

@@ -38,7 +38,7 @@ TEST(BestFusion, KeepsTheOrderThatTheoryDemandsOnEveryModelAndNetworkOfThePaper)
   }
 }
 
-/// dear.md 2.4, milliseconds: a simulation of others with the same constants but other layer times, one fusion threshold for all groups.
+/// Milliseconds: a simulation of others with the same constants but other layer times, one fusion threshold for all groups.
 struct Restated {
   const char* model;
   const char* network;

@@ -5,8 +5,8 @@
 //
 // Parameters lie in an arena in forward order; an arena is cut into blocks (model/block_layout.h); a group is a run of blocks of one
 // arena. Because groups are cut at blocks and not at tensors, a large tensor may cross groups, and a group may hold many small ones.
-// Group 0 is the one that forward needs first; it is small, since it is reduced last and gathered first, where nothing hides it
-// (dear.md 2.1: r_1 + a_1). Reduce-scatter runs from the last group to group 0.
+// Group 0 is the one that forward needs first; it is small, since it is reduced last and gathered first, where nothing hides it.
+// Reduce-scatter runs from the last group to group 0.
 
 #include "maypole/base/dtype.h"
 #include "maypole/model/block_layout.h"

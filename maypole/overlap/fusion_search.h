@@ -4,7 +4,8 @@
 // Searches for fusion sizes by trying them: ask which sizes to try, tell how long an iteration took. Pure: no clock, no threads; all
 // randomness from a seed, so that ranks that tell the same values ask for the same sizes.
 //
-//   bayes   DeAR's tuner with its flaws mended (dear.md 3): sizes in log scale, a Gaussian process with a noise term, expected improvement
+//   bayes   DeAR's tuner with its flaws mended (docs/planning.md): sizes in log scale, a Gaussian process with a noise term, expected
+//   improvement
 //           in units of the objective's spread, three sizes at once; ends when no improvement worth the name is expected
 //   random  uniform in log scale
 //   grid    the points of a lattice in log scale, in random order

@@ -51,7 +51,7 @@ Case random_case(std::mt19937& random) {
 
 SimulatedIteration run(const char* schedule, const Case& c) { return simulate(*make_schedule(schedule).value(), c.groups, c.setting); }
 
-// The recurrences of dear.md 2.1, layer by layer.
+// The recurrences that a link obeys which serves first what came first, layer by layer.
 
 double wfbp_recurrence(const Case& c) {
   double end = 0;

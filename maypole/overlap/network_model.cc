@@ -34,7 +34,8 @@ constexpr std::array kPresets = {Preset{"1GbE", 1e9, kEthernetAlpha},        Pre
                                  Preset{"56GbIB", 56e9, kInfinibandAlpha},   Preset{"100GbIB", 100e9, kInfinibandAlpha},
                                  Preset{"200GbIB", 200e9, kInfinibandAlpha}, Preset{"400GbIB", 400e9, kInfinibandAlpha}};
 
-// All-reduce of n bytes by 64 workers: alpha + n beta (dear.md 2.3).
+// All-reduce of n bytes by 64 workers: alpha + n beta, as DeAR's authors fitted it to their cluster (mgwfbp/hv_distributed_optimizer.py
+// of their public code, github.com/lzhangbv/dear_pytorch).
 struct Fitted {
   std::string_view name;
   double alpha_s;

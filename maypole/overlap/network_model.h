@@ -3,7 +3,7 @@
 
 // What a collective costs on a network, by the alpha-beta model: a message of n bytes over one edge takes alpha + n beta.
 //
-// A reduce-scatter (RS) and an all-gather (AG) of n bytes by P workers cost the same, and each is affine in n (dear.md 1.3):
+// A reduce-scatter (RS) and an all-gather (AG) of n bytes by P workers cost the same, and each is affine in n:
 //
 //   ring              (P-1) alpha + n beta (P-1)/P, by the slowest edge
 //   halving-doubling  log2(P) alpha + n beta (P-1)/P; where P is no power of two, the surplus folds in first: + alpha + n beta

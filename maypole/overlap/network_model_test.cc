@@ -53,7 +53,7 @@ TEST(NetworkModel, AWorldOfOneExchangesNothing) {
 }
 
 TEST(NetworkModel, PaperConstantsAreTheAllReduceOf64Workers) {
-  // The totals of dear.md 2.3: ResNet-50 (102.2 MB) in one message 106 ms on 10GbE and 61 ms on IB.
+  // ResNet-50 (102.2 MB) in one message: 7.04 ms + 102.2e6 x 9.64e-10 s on 10GbE, 0.81 ms + 102.2e6 x 5.89e-10 s on InfiniBand.
   EXPECT_NEAR(2 * phase_cost(named_network("paper-10GbE").value(), 64)(102.2e6), 0.1055, 5e-4);
   EXPECT_NEAR(2 * phase_cost(named_network("paper-100GbIB").value(), 64)(102.2e6), 0.061, 5e-4);
 }

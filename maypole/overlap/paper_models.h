@@ -3,8 +3,9 @@
 
 // Profiles of the five models that DeAR is evaluated on, from their definitions: every tensor with its shape, in forward order. Times
 // are modelled, not measured: the forward of a layer takes its floating-point operations at a stated rate of one GPU, its backward twice
-// that. The rate is the one at which the GPU of dear.md 4.2 trains the model (ResNet-50 253.1, BERT-Base 212.8, BERT-Large 49 samples
-// a second); DenseNet-201 and Inception-v4, for which there is no such figure, take ResNet-50's.
+// that. The rate is the one at which one GPU of DeAR's authors trains the model (github.com/HKBU-HPML/ddl-benchmarks, 2020: ResNet-50
+// 253.1, BERT-Base 212.8, BERT-Large 49 samples a second); DenseNet-201 and Inception-v4, for which there is no such figure, take
+// ResNet-50's.
 
 #include "maypole/model/profile.h"
 

@@ -3,7 +3,8 @@
 
 // Peers that only the iteration simulator knows: how they form groups, and in which order they send them.
 //
-//   mg-wfbp   a fusion plan for wfbp: merges a tensor into the next one to come where that saves a start-up (dear.md 2.1)
+//   mg-wfbp   a fusion plan for wfbp: merges a tensor into the next one to come where that saves a start-up
+//             (S. Shi, X. Chu and B. Li, MG-WFBP, INFOCOM 2019)
 //   horovod   wfbp over groups that a coordinator forms: in every cycle, what has become ready since the last one, up to a fusion buffer
 //   priority  ByteScheduler: all-reduces of parts of tensors, the one that forward needs first goes first, and forward waits only for
 //             its own. One part is in motion at a time: on the modelled link, which has no gaps, more credit only delays what is urgent.

@@ -3,7 +3,7 @@
 
 // The best cuts of a model into groups, from its profile and the alpha-beta cost of a phase.
 //
-// Notation (dear.md 2.1): groups 0 .. m-1 in forward order, group g covers the blocks [s_g, e_g). With a phase of start + n beta, the
+// Notation: groups 0 .. m-1 in forward order, group g covers the blocks [s_g, e_g). With a phase of start + n beta, the
 // first g+1 groups together cost
 //
 //   P_g = (g+1) start + beta bytes[0, e_g)

@@ -8,7 +8,8 @@
 //
 //   sync   all-reduce of everything after backward
 //   wfbp   all-reduce per group during backward (what DDP does): RS(g), AG(g) back to back, last group first
-//   dear   RS during backward, a barrier in step(), then AG in forward order during the next forward (dear.md 1.2)
+//   dear   RS during backward, a barrier in step(), then AG in forward order during the next forward (DeAR,
+//          ICDCS 2023: docs/README.md)
 //   weave  no barrier: RS first; while no RS waits, AG of the finished group that forward needs first
 
 #include <absl/status/statusor.h>

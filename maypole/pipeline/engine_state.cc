@@ -361,8 +361,10 @@ Report EngineImpl::report(ModelId id) {
   base::MutexLock lock(mutex_);
   m.measurements.fill(report);
   report.fusion = m.tuner && rank_ == 0 ? m.tuner->report().text : "";
-  // The link was measured once, with small buffers, perhaps beside other load. Each iteration has carried it all: C is no longer than that.
-  const double measured_s = sent * communicator_->edge_cost().beta_s_per_byte;
+  // What the edge has carried says most. When the ring formed it was measured once, with small buffers, which a shaped link lets pass as a
+  // burst, perhaps beside other load. Each iteration has carried it all: C is no longer than that.
+  const double carried = communicator_->traffic().link_s_per_byte;
+  const double measured_s = sent * (carried > 0 ? carried : communicator_->edge_cost().beta_s_per_byte);
   report.communication_s = report.iterations > 0 ? std::min(measured_s, report.iteration_s) : measured_s;
   report.bound_s = std::max(report.forward_s + report.backward_s, report.communication_s);
   return report;

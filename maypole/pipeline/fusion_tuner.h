@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Chooses a model's groups while it trains (DeAR, section IV; dear.md 3, 6.4): some iterations, what they took on every rank, other groups.
-// Rank 0 decides and the others follow, so that ranks whose clocks or processors differ still have equal groups in the same step.
+// Chooses a model's groups while it trains (the tuner of DeAR, mended: docs/planning.md): some iterations, what they took on every rank,
+// other groups. Rank 0 decides and the others follow, so that ranks whose clocks or processors differ still have equal groups in the same
+// step.
 //
 //     iteration() ... -> a window is full -> pack() -> [sum over ranks] -> rank 0: decide() -> [broadcast] -> follow() -> other groups
 //

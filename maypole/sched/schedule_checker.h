@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Checks decisions against the constraints of GADGET and the accounting of formats.md, from their definitions alone: nothing here is
+// Checks decisions against the constraints of GADGET and the accounting of docs/scheduler.md, from their definitions alone: nothing here is
 // shared with what makes decisions (no FreeCapacity, no Routes, none of slot_problem.cc), so that an error there cannot hide here.
 //
 //   (2)  min_workers <= workers <= max_workers        (6)  no job runs before it arrives

@@ -44,7 +44,7 @@ struct SlotProblem {
 /// pi: utility gained by `progress` more, in a slot that begins at start_s (deadline utilities look at it).
 [[nodiscard]] double utility_gain(const ActiveJob& job, double progress, double start_s);
 
-/// min{N_i, floor(budget left)}: the safe bound Q_i on workers in this slot (restatement 4.2); 0 where less than min_workers is left.
+/// min{N_i, floor(budget left)}: the safe bound Q_i on workers in this slot; 0 where less than min_workers is left.
 [[nodiscard]] int worker_limit(const ActiveJob& job);
 
 }  // namespace maypole::sched

@@ -13,6 +13,13 @@ from maypole.errors import (
 
 __version__ = "0.1.0"
 
+
+def __getattr__(name):
+    if name in ("init", "DistributedOptimizer", "DistributedSampler"):
+        raise AttributeError(f"maypole.{name} is part of the PyTorch front end: write `import maypole.torch as maypole`")
+    raise AttributeError(f"module 'maypole' has no attribute '{name}'")
+
+
 __all__ = [
     "AuthenticationError",
     "ClosedError",

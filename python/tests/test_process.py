@@ -70,6 +70,58 @@ def test_calls_before_init_say_so():
     assert "call maypole.init() first" in done.stderr
 
 
+PLAIN = TRAIN.replace(
+    "maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-2), model)", "torch.optim.AdamW(model.parameters())"
+)
+APART = "without a maypole.DistributedOptimizer: the 2 workers train apart"
+
+
+@pytest.mark.parametrize(("steps", "said"), [(3, "3 steps of AdamW"), (1, "1 step of AdamW"), (50, "20 steps of AdamW")])
+def test_ranks_that_train_apart_are_told_once(steps, said):
+    done = run_job(2, PLAIN + f"train({steps})")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"{said} {APART}") == 1 and done.stderr.count("train apart") == 1
+
+
+def test_an_optimizer_that_was_forgotten_beside_another_is_named():
+    done = run_job(2, TRAIN + "critic = torch.optim.SGD([torch.nn.Parameter(torch.zeros(9))])\ntrain(2)\ncritic.step()")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"1 step of SGD {APART}") == 1
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        TRAIN + "train(30)",
+        TRAIN.replace("AdamW", "LBFGS").replace("lr=1e-2", "lr=1")
+        + "def loss():\n    value = model(torch.ones(4, 8)).square().mean()\n    value.backward()\n    return value\noptimizer.step(loss)",
+        PLAIN + "optimizer.step()\nfor p in model.parameters(): maypole.all_reduce(p)",
+        PLAIN + "torch.distributed.init_process_group('gloo')\noptimizer.step()",
+        PLAIN + "maypole.all_reduce(torch.ones(2))",
+    ],
+    ids=["distributed", "an-optimizer-of-torch", "averages-by-hand", "has-a-group", "does-not-train"],
+)
+def test_who_does_not_train_apart_is_told_nothing(ending):
+    done = run_job(2, ending)
+    assert done.returncode == 0, done.stderr
+    assert "train apart" not in done.stderr
+
+
+def test_without_pytorch_one_line_says_so():
+    for found in ("", "import os, sys, tempfile\nsys.path.insert(0, tempfile.mkdtemp())\nos.mkdir(sys.path[0] + '/torch')\n"):
+        hidden = "import sys\nsys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
+        done = run_job(0, hidden + found + "import maypole.torch as maypole\nmaypole.init()")
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].startswith("ImportError: maypole.torch needs PyTorch, which ")
+
+
+def test_what_lies_in_the_front_end_is_named_where_it_is_looked_for_in_the_package():
+    done = run_job(0, "import maypole\nmaypole.init()")
+    assert done.stderr.splitlines()[-1] == (
+        "AttributeError: maypole.init is part of the PyTorch front end: write `import maypole.torch as maypole`"
+    )
+
+
 def test_a_failing_rank_is_named_with_its_error():
     script = TRAIN + ("train(3)\nif maypole.rank() == 1:\n    raise ValueError('out of cheese')\ntrain(100000)")
     done = run_job(3, script)
@@ -204,6 +256,18 @@ def test_a_learning_rate_that_one_rank_alone_changes_is_named():
     done = run_job(2, TRAIN + "train(3)\nif maypole.rank() == 1:\n    optimizer.param_groups[0]['lr'] = 0.5\ntrain(200)")
     assert done.returncode == 1
     assert "rank 1 has 'lr=0.5 in parameter group 0' where rank 0 has 'lr=0.01 in parameter group 0'" in done.stderr
+
+
+def test_epochs_of_different_lengths_under_a_scheduler_are_told_about_batches_and_join():
+    script = """
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+for epoch in range(20):
+    train(3 + maypole.rank())
+    scheduler.step()
+"""
+    done = run_job(2, TRAIN + script)
+    assert done.returncode == 1
+    assert "has 'lr=" in done.stderr and "different numbers of batches" in done.stderr and "optimizer.join()" in done.stderr
 
 
 def test_a_rank_that_never_comes_is_named_within_the_start_timeout():

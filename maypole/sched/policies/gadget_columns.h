@@ -10,7 +10,7 @@
 //               sum over those with b > half of that: x_c <= 1                              every node v
 //
 // A column is a ring of job i that fits on the empty cluster, or the ring that it has. Without that demand a ring may lie on fractions
-// of servers that cannot hold it (restatement 4.8), and the bound is no better than the pooled one. The last rows hold for whole rings
+// of servers that cannot hold it (gadget_pooled.h), and the bound is no better than the pooled one. The last rows hold for whole rings
 // only: two that each take more than half of a link do not share it.
 //
 // In a general graph of few servers the last two rows are those of every directed link, and columns carry their paths

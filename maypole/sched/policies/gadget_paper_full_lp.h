@@ -11,10 +11,10 @@ namespace maypole::sched {
 /// Optimum of the LP relaxation of (12)-(19), with every variable of the paper: chi_{i,k}, rho^u_{i,k,a} and theta^{u,v}_{i,k,a,b}.
 [[nodiscard]] double full_relaxation(const PaperSlot& slot);
 
-/// The augmented LP (section 4.5 of the restatement): per job one copy of the layered graph for each host w of ring node 0. In copy w a
-/// unit of flow starts at (layer 0, w), moves within layer l over links (variables f) or from layer l to l+1 at a node (variables g: ring
-/// node l+1 is placed there), and ends at (layer kappa, w), so that it closes. Solved, and taken apart into weighted mappings by following
-/// positive flow from each start (section 4.6). A mapping may visit a server several times.
+/// The augmented LP of Algorithm 2, which the paper does not write out: per job one copy of the layered graph for each host w of ring node
+/// 0. In copy w a unit of flow starts at (layer 0, w), moves within layer l over links (variables f) or from layer l to l+1 at a node
+/// (variables g: ring node l+1 is placed there), and ends at (layer kappa, w), so that it closes. Solved, and taken apart into weighted
+/// mappings by following positive flow from each start. A mapping may visit a server several times.
 struct FullAugmented {
   double value = 0;
   WeightedMappings mappings;     // [job]

@@ -2,7 +2,7 @@
 #pragma once
 
 // The LP relaxation of (12). It does not see where capacity is, nor links: a ring may lie on fractions of servers without leaving any of
-// them (restatement 4.8), so with the concave hull of each job's value over its workers it is a knapsack over the cluster's totals:
+// them, so with the concave hull of each job's value over its workers it is a knapsack over the cluster's totals:
 //
 //   maximise sum_i h_i(w_i)  subject to  sum_i l_i^r w_i <= C^r for every resource r,  0 <= w_i <= limit_i
 //

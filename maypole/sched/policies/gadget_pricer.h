@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The best ring of one job under prices: the pricing of closed walks in the layered graph (restatement 4.5 [D]) as a dynamic program over
-// the cut tree.
+// The best ring of one job under prices: the pricing of closed walks in the layered graph (gadget_paper_full_lp.h) as a dynamic program
+// over the cut tree.
 //
 //   cost of n workers on server s:     n alpha_s, alpha_s = sum_r l^r price(s, r), for n up to what fits there
 //   cost of n > 0 workers below node v as part of a ring that goes on outside: + beta_v, the price of one edge out and one in;

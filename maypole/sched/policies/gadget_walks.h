@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Pricing in a cluster that is no tree: closed walks in the layered graph (restatement 4.5 [D]) under prices of its links.
+// Pricing in a cluster that is no tree: closed walks in the layered graph (gadget_paper_full_lp.h) under prices of its links.
 //
 // Between two servers an edge takes the cheapest path over links that have room for it (all pairs, Dijkstra), so a ring is a closed walk
 // over servers. Its servers are visited in order r = v_1, v_2, ..., with n_1, n_2, ... workers on each; layer w holds, for every server

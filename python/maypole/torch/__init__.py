@@ -7,6 +7,13 @@ optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), l
 sampler = maypole.DistributedSampler(dataset)
 """
 
+import importlib.util
+import sys
+
+# Before anything else of this package, all of which needs it. A folder `torch` without PyTorch in it is found as well, and is empty.
+if (_found := importlib.util.find_spec("torch")) is None or _found.origin is None:
+    raise ImportError(f"maypole.torch needs PyTorch, which {sys.executable} does not have: pip install torch")
+
 from maypole.errors import (
     AuthenticationError,
     ClosedError,

@@ -44,8 +44,16 @@ def all_reduce(value, op="average"):
     return value
 
 
+def _transport_for(value):
+    """Counts what a script sends by itself: it may be what keeps its replicas equal."""
+    here = runtime.current()
+    if here.apart is not None:
+        here.apart.sent += value.numel()
+    return here.transport
+
+
 def _reduce_floats(value, average):
-    transport = runtime.transport()
+    transport = _transport_for(value)
     flat = value.to(transport.device).contiguous().view(-1)
     transport.all_reduce(flat, average).wait()
     if flat.data_ptr() != value.data_ptr():
@@ -67,7 +75,7 @@ def broadcast(tensor, root=0):
         raise UsageError(f"broadcast takes a tensor, not {type(tensor).__name__}; broadcast_object takes anything")
     _check_root(root)
     if runtime.size() > 1:
-        transport = runtime.transport()
+        transport = _transport_for(tensor)
         plain = tensor.detach()
         flat = as_bytes(plain.to(transport.device).contiguous())
         transport.broadcast(flat, root).wait()
@@ -84,7 +92,7 @@ def all_gather(tensor):
     num_ranks = runtime.size()
     if num_ranks == 1:
         return plain.clone().unsqueeze(0)
-    transport = runtime.transport()
+    transport = _transport_for(plain)
     result = torch.empty((num_ranks, *plain.shape), dtype=plain.dtype, device=transport.device)
     result[runtime.rank()].copy_(plain)
     transport.all_gather(as_bytes(result)).wait()
@@ -115,7 +123,7 @@ def barrier(timeout=None):
         raise TimeoutError(f"barrier: not every rank arrived within {float(timeout):g} s")
 
 
-def check_agreement(what, value):
+def check_agreement(what, value, remedy="every rank must build the same"):
     """Raises MismatchError on every rank when `value` (a list of strings) is not equal on all; names the first difference."""
     reference = broadcast_object(value)
     difference = ""
@@ -130,7 +138,7 @@ def check_agreement(what, value):
     for other in range(runtime.size()):
         text = broadcast_object(difference, other)
         if text:
-            raise MismatchError(f"the ranks disagree on {what}: {text}; every rank must build the same")
+            raise MismatchError(f"the ranks disagree on {what}: {text}; {remedy}")
 
 
 def _check_root(root):

@@ -11,6 +11,10 @@ from maypole.torch.collectives import as_bytes, check_agreement
 from maypole.torch.dtypes import REDUCIBLE
 
 _PACK_BYTES = 32 << 20
+_ALIKE = (
+    "a scheduler that is stepped after each epoch does this where ranks have different numbers of batches: give every rank as many "
+    "(maypole.DistributedSampler does), or train in `with optimizer.join():`; what else changes options has to do it on all ranks alike"
+)
 
 
 def collect(optimizer, model):
@@ -122,7 +126,7 @@ class OptionWatch:
             self._sent = None
             handle.wait()
             if total.item() != own * self._num_ranks:  # then no rank's own number is the mean, and all come here
-                check_agreement(f"the optimizer's settings in step {self._steps}", lines)
+                check_agreement(f"the optimizer's settings in step {self._steps}", lines, _ALIKE)
         self._steps += 1
         steps = self._steps
         if steps % self._EVERY == 0 or (steps < self._EVERY and steps & (steps - 1) == 0):

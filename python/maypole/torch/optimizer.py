@@ -80,6 +80,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             here.reports.append(profiling.with_profile(self._clock.report, self._profiler))
             return
 
+        if here.apart is not None:
+            here.apart.know(optimizer, self)
         options = {
             "schedule": schedule,
             "sharded": sharded,

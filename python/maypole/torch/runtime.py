@@ -18,6 +18,7 @@ import torch
 from maypole import _core
 from maypole.errors import ClosedError, UsageError
 from maypole.torch import elastic_seat
+from maypole.torch.apart import ApartWatch
 
 BACKENDS = ("native", "c10d")
 _OLDEST_TORCH = (2, 4)
@@ -32,6 +33,7 @@ class Runtime:
     backend: str = "native"
     engine: Any = None  # None in a world of one
     transport: Any = None
+    apart: Any = None  # watches for optimizers without a DistributedOptimizer; None in a world of one, or an elastic one
     reports: list = dataclasses.field(default_factory=list)  # functions, one a DistributedOptimizer, in order of creation
     process: int = dataclasses.field(default_factory=os.getpid)
     failed: bool = False
@@ -97,6 +99,7 @@ def init(backend=None, timeout=None):
     if seat is not None:
         _join_elastic(place, seat, backend, timeout)
     elif place.size > 1:
+        place.apart = ApartWatch(place.rank, place.size, backend)
         if backend == "c10d":
             from maypole.torch import c10d
 
@@ -208,6 +211,8 @@ def _finish():
     runtime = _runtime
     if runtime is None or runtime.process != os.getpid():
         return
+    if runtime.apart is not None and not runtime.failed:
+        runtime.apart.end()
     reports = [report() for report in runtime.reports]
     folder = runtime.environment.report_directory
     if folder and reports:
