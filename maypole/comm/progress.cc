@@ -350,6 +350,22 @@ bool Progress::idle_on_loop() const {
   return !lanes[0] && !lanes[1] && !lanes[2];
 }
 
+/// The lanes to the next rank share one link: it is pressed while any of them is.
+void Progress::measure(base::TimePoint now) {
+  const Port& next = ports_[0];
+  if (next.shm != nullptr) {
+    return;
+  }
+  std::uint64_t taken = 0;
+  bool pressed = false;
+  for (const Lane lane : kDataLanes) {
+    const auto& writer = static_cast<const SocketWriter&>(*next.writers[index(lane)]);
+    taken += writer.bytes_taken();
+    pressed |= !writer.writable();
+  }
+  meter_.note(now, taken, pressed);
+}
+
 void Progress::depart_on_loop() {
   if (!departed_ && !ports_.empty()) {
     control_->say_goodbye(counts_);

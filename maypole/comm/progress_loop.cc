@@ -192,22 +192,6 @@ bool Progress::send_paced(base::TimePoint now) {
   return progressed;
 }
 
-/// The lanes to the next rank share one link: it is pressed while any of them is.
-void Progress::measure(base::TimePoint now) {
-  const Port& next = ports_[0];
-  if (next.shm != nullptr) {
-    return;
-  }
-  std::uint64_t taken = 0;
-  bool pressed = false;
-  for (const Lane lane : kDataLanes) {
-    const auto& writer = static_cast<const SocketWriter&>(*next.writers[index(lane)]);
-    taken += writer.bytes_taken();
-    pressed |= !writer.writable();
-  }
-  meter_.note(now, taken, pressed);
-}
-
 bool Progress::send_exchange() {
   bool progressed = false;
   LaneState& lane = *lanes_[index(Lane::kUser)];
