@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`maypole run`: wrong use, hosts and launchers."""
 
+import json
 import os
 import re
 import signal
@@ -167,3 +168,29 @@ def test_an_unknown_namespace_is_named(here, two_namespaces):
     done = run("--hosts", f"{two_namespaces[0]}=10.78.0.1:1,gone=10.78.0.2:1", "--launcher", NSENTER, "--", "true")
     assert done.returncode == 1
     assert "host 'gone'" in done.stderr and "exited with code 1" in done.stderr
+
+
+SHAPED = """import sys, torch
+import maypole.torch as maypole
+maypole.init()
+model = torch.nn.Sequential(*(torch.nn.Linear(512, 512, bias=False) for _ in range(4)))
+optimizer = maypole.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model, group_size='1MB')
+for _ in range(10):
+    optimizer.zero_grad()
+    model(torch.ones(1, 512)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_the_bound_of_a_shaped_link_is_that_of_its_rate_and_not_of_its_burst(here, two_namespaces):
+    sent, rate = 4 * 512 * 512 * 4, 40e6 / 8  # both halves of an all-reduce of two ranks
+    for name in two_namespaces:
+        shape = f"tc -n {name} qdisc add dev eth0 root tbf rate 40mbit burst 512kb latency 20ms"
+        if subprocess.run(shape.split(), capture_output=True).returncode != 0:
+            pytest.skip(f"this machine cannot `{shape}`")
+    hosts = ",".join(f"{name}={address}:1" for name, address in zip(two_namespaces, ("10.78.0.1", "10.78.0.2"), strict=True))
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent / "python"), "TORCHINDUCTOR_CACHE_DIR": str(here / "cache")}
+    done = run("--hosts", hosts, "--launcher", NSENTER, "--report", "r.json", *python(SHAPED), env=environment)
+    assert done.returncode == 0, done.stderr
+    # At most what an iteration took, which grows when the machine is busy; the rate of the probe, all of it a burst, gave a hundredth.
+    assert json.loads((here / "r.json").read_text())["bound_s"] > 0.9 * sent / rate
