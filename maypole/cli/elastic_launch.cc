@@ -54,6 +54,7 @@ class ElasticLaunch {
                       .max_workers = elastic.max_workers,
                       .workers = elastic.workers,
                       .retries = elastic.retries,
+                      .checkpoints = elastic.checkpoints,
                       .silence = elastic.silence},
                      Clock::now()) {}
 
@@ -490,9 +491,8 @@ int launch_elastic(const RunOptions& options, const ElasticOptions& elastic, std
   const std::string name = elastic.name.empty() ? net::random_hex(4) : elastic.name;
   absl::StatusOr<ControlSocket> control = ControlSocket::open(name);
   if (!control.ok()) {
-    constexpr int kWrongUse = 2;
     fmt::print(stderr, "maypole run: --name: {}\n", base::message(control.status()));
-    return kWrongUse;
+    return 2;  // wrong use
   }
   return ElasticLaunch(options, elastic, std::move(hosts), name, std::move(control).value()).run();
 }

@@ -18,6 +18,7 @@ struct ElasticOptions {
   int max_workers = 1;
   int workers = 1;  // at the start
   int retries = 0;
+  bool checkpoints = false;                             // from which newcomers can go on when all workers are lost
   base::Nanoseconds silence = std::chrono::seconds(2);  // after which a worker is lost
 };
 

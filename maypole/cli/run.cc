@@ -49,6 +49,9 @@ struct Written {
   std::string workers;  // --elastic: MIN:MAX
   std::optional<int> retries;
   std::string name;
+  std::string checkpoint_directory;
+  std::string checkpoint_every;
+  std::optional<int> checkpoint_keep;
   ElasticOptions elastic_options;
   RunOptions run;
 };
@@ -80,6 +83,32 @@ absl::Status add_variables(Written& written) {
   }
   if (!written.run.profile.empty()) {
     written.run.settings["MAYPOLE_PROFILE"] = std::to_string(written.iterations);
+  }
+  return absl::OkStatus();
+}
+
+/// Checkpoints are the script's loop's to write; the workers are told by their environment.
+absl::Status check_checkpoints(Written& written) {
+  const auto wrong = absl::StatusCode::kInvalidArgument;
+  if (written.checkpoint_directory.empty()) {
+    const char* flag = !written.checkpoint_every.empty() ? "--checkpoint-every" : "--checkpoint-keep";
+    return written.checkpoint_every.empty() && !written.checkpoint_keep ? absl::OkStatus()
+                                                                        : base::error(wrong, "{} needs --checkpoint-dir", flag);
+  }
+  std::error_code failed;
+  written.elastic_options.checkpoints = true;
+  written.run.settings["MAYPOLE_CHECKPOINT_DIR"] = std::filesystem::absolute(written.checkpoint_directory, failed).string();
+  if (const std::string& every = written.checkpoint_every; !every.empty()) {
+    const bool steps = std::ranges::all_of(every, [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
+    const auto duration = base::parse_duration(every);
+    if (steps ? every.find_first_not_of('0') == std::string::npos : !duration.ok() || *duration <= base::Nanoseconds::zero()) {
+      return base::error(wrong, "--checkpoint-every: '{}' is neither a number of steps nor a duration above zero: write 500, or 10min",
+                         every);
+    }
+    written.run.settings["MAYPOLE_CHECKPOINT_EVERY"] = every;
+  }
+  if (written.checkpoint_keep) {
+    written.run.settings["MAYPOLE_CHECKPOINT_KEEP"] = std::to_string(*written.checkpoint_keep);
   }
   return absl::OkStatus();
 }
@@ -161,6 +190,7 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
   }
   MAYPOLE_RETURN_IF_ERROR(add_variables(written));
   MAYPOLE_RETURN_IF_ERROR(check_elastic(written));
+  MAYPOLE_RETURN_IF_ERROR(check_checkpoints(written));
   std::vector<HostEntry> hosts;
   if (!written.hosts.empty()) {
     auto parsed = parse_hosts(written.hosts);
@@ -256,6 +286,12 @@ std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
   run->add_option("--retries", written->retries, "With --elastic: how many lost workers are replaced; default: 3")
       ->check(whole_number(0, 1000000));
   run->add_option("--name", written->name, "With --elastic: the run's name for `maypole resize`; default: a random one")->check(filled());
+  run->add_option("--checkpoint-dir", written->checkpoint_directory,
+                  "Folder of the checkpoints of maypole.elastic.Loop, the same for all workers; training begins with the newest good one")
+      ->check(filled());
+  run->add_option("--checkpoint-every", written->checkpoint_every, "A number of steps, or a duration, as 10min (the default)")
+      ->check(filled());
+  run->add_option("--checkpoint-keep", written->checkpoint_keep, "How many checkpoints stay; default: 3")->check(CLI::Range(1, 1000000));
   run->add_option("--heartbeat", written->heartbeat, "Silence after which a worker is lost, as 2s (the default)")->check(filled());
   run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
   return add_job_command(*run, std::move(command), std::move(written));

@@ -150,7 +150,7 @@ void Coordinator::on_report(WorkerId id, const WorkerReport& report, base::TimeP
       }
       worker->entered = true;
       stall_s_ = std::max(stall_s_, report.seconds);
-      entered_step_ = std::max(entered_step_, report.step);
+      step_ = entered_step_ = report.step;  // all members enter at one; it is less than before where a checkpoint was read
       if (std::ranges::all_of(membership_.members, [this](const Member& member) {
             const Worker* each = find(member.worker);
             return each != nullptr && each->entered;
@@ -378,7 +378,13 @@ void Coordinator::advance(base::TimePoint now) {
   }
   const std::vector<WorkerId> alive = members_alive();
   if (alive.empty()) {
-    return fail(WorkerId(), fmt::format("all workers are lost, and with them what they had learned; the last: {}", broken_by_));
+    if (!options_.checkpoints || (ready.empty() && in_state(State::kStarting).empty())) {
+      return fail(WorkerId(), fmt::format("all workers are lost, and {}; the last: {}",
+                                          options_.checkpoints ? "no retries are left" : "with them what they had learned", broken_by_));
+    }
+    if (!newcomers_may_enter(now)) {
+      return;
+    }
   }
   if (!std::ranges::all_of(alive, [this](WorkerId id) { return workers_.at(id).stopped; })) {
     if (!broken_ && stop_sent_ != membership_.epoch && all_looping() && wants_change(now)) {
@@ -410,10 +416,15 @@ void Coordinator::advance(base::TimePoint now) {
 }
 
 void Coordinator::announce(base::TimePoint now) {
-  fruitless_ = broken_ && step_ <= entered_step_ && membership_.epoch > 0 ? fruitless_ + 1 : 0;
+  const bool from_checkpoint = membership_.epoch > 0 && members_alive().empty();  // the retries limit how often
+  fruitless_ = broken_ && step_ <= entered_step_ && membership_.epoch > 0 && !from_checkpoint ? fruitless_ + 1 : 0;
   if (fruitless_ > kMaxFruitless) {
     return fail(WorkerId(),
                 fmt::format("the ring broke {} times in a row before a step was done; the last time: {}", fruitless_, broken_by_));
+  }
+  if (from_checkpoint) {
+    say(fmt::format("all workers are lost; {} from the last checkpoint",
+                    in_state(State::kReady).size() == 1 ? "a new one goes on" : "new ones go on"));
   }
   const Change change = change_to(members_alive(), in_state(State::kReady), static_cast<std::size_t>(target_));
   Membership next{membership_.epoch + 1, {}};

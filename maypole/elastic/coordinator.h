@@ -9,7 +9,8 @@
 // chosen, from who lives, who waits to come in and how many are wanted at that moment. So whatever happens while a change is prepared,
 // a second resize, a newcomer or a member that dies, needs no case of its own.
 //
-// A worker that ends, or says nothing for `silence`, is lost. It is replaced while retries last; planned changes use none.
+// A worker that ends, or says nothing for `silence`, is lost. It is replaced while retries last; planned changes use none. When no member
+// is left, the replacements go on from a checkpoint, if the run keeps any.
 // A run whose workers are not (yet) in the loop of maypole.torch.elastic has a fixed size, and the first worker lost ends it.
 
 #include "maypole/base/units.h"
@@ -32,6 +33,7 @@ struct CoordinatorOptions {
   int max_workers = 1;
   int workers = 1;                                              // at the start
   int retries = 0;                                              // workers lost that are replaced
+  bool checkpoints = false;                                     // whether workers can begin without a member that has trained
   base::Nanoseconds silence = std::chrono::seconds(2);          // after which a worker is lost
   base::Nanoseconds start_timeout = std::chrono::minutes(5);    // from a newcomer's start to its loop
   base::Nanoseconds joining_window = std::chrono::seconds(10);  // how long newcomers that are ready wait for others that are not

@@ -320,5 +320,52 @@ TEST(CoordinatorTest, WhenAllWorkersAreLostTheRunFails) {
   EXPECT_THAT(*run.failure, HasSubstr("all workers are lost"));
 }
 
+TEST(CoordinatorTest, WithCheckpointsReplacementsGoOnWhenAllWorkersAreLost) {
+  CoordinatorOptions with_checkpoints = options(1, 2, 8, 3);
+  with_checkpoints.checkpoints = true;
+  ScriptedRun run(with_checkpoints);
+  run.begin(2);
+  run.end(0);
+  run.end(1);
+  EXPECT_EQ(run.failure, std::nullopt);
+  run.ready(3);
+  EXPECT_EQ(run.epoch(), 1U) << "the other replacement is still starting";
+  run.ready(2);
+  EXPECT_THAT(run.members(), ElementsAre(2, 3));
+  EXPECT_THAT(run.last_said(), HasSubstr("all workers are lost; new ones go on from the last checkpoint"));
+  run.enter();
+  EXPECT_EQ(run.coordinator.num_failures(), 2);
+}
+
+TEST(CoordinatorTest, WithCheckpointsARunWhoseWorkersAreAllLostEndsWhenNoRetriesAreLeft) {
+  CoordinatorOptions with_checkpoints = options(1, 2, 8, 1);
+  with_checkpoints.checkpoints = true;
+  ScriptedRun run(with_checkpoints);
+  run.begin(2);
+  run.end(0);
+  run.end(1);
+  run.ready(2);
+  EXPECT_THAT(run.members(), ElementsAre(2)) << "one retry was left for the two";
+  run.enter();
+  run.end(2);
+  ASSERT_TRUE(run.failure);
+  EXPECT_THAT(*run.failure, HasSubstr("all workers are lost, and no retries are left; the last: worker 2 was killed by SIGKILL"));
+}
+
+TEST(CoordinatorTest, ARunBegunAgainFromCheckpointsWaitsForItsMinimum) {
+  CoordinatorOptions with_checkpoints = options(2, 2, 8, 2);
+  with_checkpoints.checkpoints = true;
+  ScriptedRun run(with_checkpoints);
+  run.begin(2);
+  run.end(0);
+  run.end(1);
+  run.ready(2);
+  run.pass(seconds(11));
+  EXPECT_EQ(run.epoch(), 1U);
+  EXPECT_THAT(run.last_said(), HasSubstr("training waits: 1 of at least 2 workers live"));
+  run.ready(3);
+  EXPECT_THAT(run.members(), ElementsAre(2, 3));
+}
+
 }  // namespace
 }  // namespace maypole::elastic

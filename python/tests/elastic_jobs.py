@@ -18,11 +18,11 @@ HERE = Path(__file__).parent
 class ElasticRun:
     """A run under `maypole run --elastic`, in a folder of its own."""
 
-    def __init__(self, folder, workers="1:8", start=2, heartbeat="30s", retries=0, **settings):
+    def __init__(self, folder, workers="1:8", start=2, heartbeat="30s", retries=0, options=(), **settings):
         self.folder = folder
         self.name = f"test-{os.getpid()}-{time.monotonic_ns()}"
         command = [PROGRAM, "run", "--elastic", "--workers", workers, "-n", str(start), "--name", self.name]
-        command += ["--retries", str(retries), "--heartbeat", heartbeat, "--", *script(folder, settings)]
+        command += ["--retries", str(retries), "--heartbeat", heartbeat, *map(str, options), "--", *script(folder, settings)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
         self.output = ""
 
@@ -86,13 +86,9 @@ def lines_of(folder, kind):
 def check_ledgers(folder, samples=200, num_steps=30):
     """Every step is one batch for all who know of it, made by one number of workers; no sample is lost or repeated in an epoch. Returns the
     batches."""
-    ledgers = lines_of(folder, "ledger")
     steps = {}
-    for lines in ledgers.values():
-        numbers = [line["step"] for line in lines]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
-        for line in lines:
-            steps.setdefault(line["step"], []).append(line)
+    for line in lasting(folder):
+        steps.setdefault(line["step"], []).append(line)
     assert sorted(steps) == list(range(len(steps)))
     batches = []
     for step in range(len(steps)):
@@ -110,6 +106,37 @@ def check_ledgers(folder, samples=200, num_steps=30):
         assert len(set(epoch)) == len(epoch) and set(epoch) <= set(range(samples))
         assert len(epoch) == samples or begin + samples > len(trained)
     return batches
+
+
+def lasting(folder):
+    """The lines of steps that count. A step that was lost with all who had made it was made again: in a later epoch, or from a checkpoint
+    on, in a later life. Of such a worker that line is among its last."""
+    ledgers = lines_of(folder, "ledger")
+    resumed = {line["life"]: line["step"] for lines in ledgers.values() for line in lines if line["how"] == "resumed"}
+    newest = {}
+    for lines in ledgers.values():
+        for line in lines:
+            if line["how"] == "done":
+                newest[line["step"]] = max(newest.get(line["step"], (0, 0)), (line["life"], line["epoch"]))
+    result = []
+    for lines in ledgers.values():
+        last = None  # (life, step)
+        lost = False
+        for line in lines:
+            if line["how"] == "resumed":
+                continue
+            if last is not None and last[0] == line["life"]:
+                assert line["step"] == last[1] + 1, "a worker's steps follow each other"
+                assert not lost, "a worker whose step was made again without it goes on"
+            last = line["life"], line["step"]
+            here = line["life"], line["epoch"]
+            if here >= newest[line["step"]]:
+                result.append(line)
+            elif line["how"] == "done":
+                life = newest[line["step"]][0]
+                assert life == line["life"] or min(s for at, s in resumed.items() if at > line["life"]) <= line["step"], "lost unsaid"
+                lost = life == line["life"]
+    return result
 
 
 def check_digests(folder):

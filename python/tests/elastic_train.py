@@ -2,8 +2,8 @@
 """A training script for the tests of elastic runs. Arguments: FOLDER, and a JSON object of settings.
 
 Each worker leaves in FOLDER: ledger-N.jsonl (what it committed), digests-N.jsonl (a checksum of everything that is trained, before each of
-its steps), and weights.pt at the end. Faults are planned by the settings: {"worker", "step", "where", "do"}, each done once. With until_end
-the script trains until the file `end` appears there.
+its steps), and weights.pt at the end. Faults are planned by the settings: {"worker", "step", "where", "do"}, each done once, when the
+file "after", if it is given, is there. With until_end the script trains until the file `end` appears there.
 """
 
 import json
@@ -98,6 +98,8 @@ def main():
         for k, fault in enumerate(settings["faults"]):
             done = f"{folder}/fault-{k}"
             if fault["worker"] == number and fault["step"] == step and fault["where"] == where and not os.path.exists(done):
+                while not os.path.exists(fault.get("after", folder)):
+                    time.sleep(0.005)
                 open(done, "w").close()
                 os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fault["do"]])
 

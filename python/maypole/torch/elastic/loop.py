@@ -9,13 +9,14 @@ anything of it, and the survivors repeat it. Nothing is ever undone, so no copy 
 """
 
 import json
+import sys
 import time
 
 import torch
 
 from maypole.errors import MaypoleError, UsageError
 from maypole.torch import elastic_seat, inspection, runtime
-from maypole.torch.elastic import data, transfer
+from maypole.torch.elastic import checkpoints, data, transfer
 from maypole.torch.optimizer import DistributedOptimizer
 
 
@@ -27,6 +28,8 @@ class Loop:
     scaler: a GradScaler that the script uses, whose state newcomers need.
     seed: of the order of samples, and of torch's and Python's random numbers in each step.
     ledger: a file to which this worker appends a JSON line for each committed step: its samples, and how many workers made it.
+    checkpoint_dir: a folder, the same for all workers, for the last `checkpoint_keep` checkpoints, one every so many steps or so much time
+        (checkpoint_every=500, "10min"). Training begins with the newest good one there. `maypole run` may say otherwise.
     Other options go to torch's DataLoader (collate_fn, num_workers, ...).
     """
 
@@ -43,6 +46,9 @@ class Loop:
         seed=0,
         shuffle=True,
         ledger=None,
+        checkpoint_dir=None,
+        checkpoint_every="10min",
+        checkpoint_keep=3,
         **loader_options,
     ):
         if not isinstance(optimizer, DistributedOptimizer):
@@ -63,7 +69,13 @@ class Loop:
         self._seed, self._loader_options = seed, loader_options
         max_workers = self._here.size if self._seat is None else self._seat.max_workers
         self._plan = data.DataPlan(len(dataset), batch_size, epochs, seed, shuffle, max_workers)
-        self._what = _describe(model, optimizer, len(dataset), batch_size, epochs, seed, shuffle)
+        data_facts = f"{len(dataset)} samples in batches of {batch_size}, {{}}, seed {seed}, shuffle={shuffle}"
+        self._what = inspection.shortened(_describe(model, optimizer, data_facts.format(f"{epochs} epochs"), optimizer._asked), 48 << 10)
+        self._checkpoints = None
+        folder, every, keep = checkpoints.settings(checkpoint_dir, checkpoint_every, checkpoint_keep)
+        if folder:
+            facts = _describe(model, optimizer, data_facts.format(f"{self._plan.steps_per_epoch} steps an epoch"), ())
+            self._checkpoints = checkpoints.Checkpoints(folder, every, keep, facts)
         self._ledger = ledger
         self._step = 0  # steps committed
         self._committed_at = time.perf_counter()
@@ -72,7 +84,9 @@ class Loop:
         self._buffers_before = []  # as they were before the step under way: its forward changes running statistics
         self._batches = None
         self._flags = None  # the last all-reduce of flags, and the tensor it is made in
-        self._is_newcomer = self._seat is not None and not self._seat.is_founder
+        self._life = 0.0  # when training last began again from a checkpoint
+        # Whether the run's state is not here yet: it comes from another worker, or from a checkpoint.
+        self._is_newcomer = self._checkpoints is not None or (self._seat is not None and not self._seat.is_founder)
 
     # --- what a script asks for ---
 
@@ -94,13 +108,21 @@ class Loop:
         self._optimizer._take_part(self)
         if self._seat is not None:
             self._seat.begin_loop(self._what, self._step, self._form)
+        if self._is_newcomer:
+            self._begin_from_checkpoint()
         while True:
             if self._step == self._plan.num_steps:
+                try:
+                    self._keep_last()
+                except elastic_seat.BROKEN as error:
+                    self._change(_words(error))
+                    continue
                 if self._seat is None or self._seat.finish(self._form, self._step):
                     self._optimizer._take_part(None)
                     return
                 continue  # the others needed this worker's state
             try:
+                self._keep_if_due()
                 stop = self._must_stop()
             except elastic_seat.BROKEN as error:
                 self._change(_words(error))
@@ -162,6 +184,56 @@ class Loop:
         self._change(_words(error))
         return True
 
+    # --- checkpoints ---
+
+    def _begin_from_checkpoint(self):
+        """In the ring that init() formed: the state of the newest checkpoint is everyone's."""
+        try:
+            if max(self._ask_all(self._checkpoints.newest())) < 0:
+                self._is_newcomer = False
+                return
+            if self._here.size > 1:
+                self._optimizer._come_to_rest()
+            self._align()
+            if self._here.size > 1:
+                self._here.reports.clear()
+                self._optimizer._open(self._here, aligned=True)
+        except elastic_seat.BROKEN as error:
+            if self._seat is None:
+                raise
+            self._change(_words(error))
+
+    def _restore(self):
+        """No worker has the run's state: the one that has the newest checkpoint reads it. It may be damaged; then there is another try."""
+        if self._checkpoints is None:
+            raise MaypoleError("no worker is left that has trained")
+        newest = self._ask_all(self._checkpoints.newest())
+        if self._here.rank != newest.index(max(newest)):
+            return
+        if max(newest) < 0:
+            print("maypole: there is no good checkpoint: training begins anew", file=sys.stderr, flush=True)
+        elif (state := self._checkpoints.load(max(newest))) is not None:
+            self._load(state)
+        else:
+            return
+        self._is_newcomer = False
+        self._life = time.time()
+        self._write_ledger([], "resumed")
+
+    def _keep_if_due(self):
+        if self._checkpoints is not None and self._here.rank == 0 and self._checkpoints.due(self._step):
+            self._optimizer.flush()
+            self._checkpoints.begin(self._step, self._state())
+
+    def _keep_last(self):
+        """At the end of training: whoever starts it again finds it done."""
+        if self._checkpoints is not None and self._here.rank == 0:
+            self._checkpoints.finish()
+            if self._checkpoints.newest() < self._step:
+                self._optimizer.flush()
+                self._checkpoints.begin(self._step, self._state())
+                self._checkpoints.finish()
+
     # --- from epoch to epoch ---
 
     def _must_stop(self):
@@ -203,32 +275,38 @@ class Loop:
         self._optimizer._come_to_rest()
         elastic_seat.leave_ring(here, "another one follows")
         elastic_seat.form_ring(here, environment, rank, size, None)
-        if size > 1:
-            self._align()
+        self._align()
+        if self._checkpoints is not None:
+            self._checkpoints.began(self._step)
         self._optimizer._open(here, aligned=True)
         return self._step, time.perf_counter() - self._committed_at
 
     def _align(self):
         """Newcomers, and those that have not finished a step that another one has, take over its state."""
         here = self._here
-        steps = transfer.agree_on_steps(here.transport, here.rank, here.size, -1 if self._is_newcomer else self._step)
+        while max(steps := self._ask_all(-1 if self._is_newcomer else self._step)) < 0:
+            self._restore()
         latest = max(steps)
         root = steps.index(latest)
-        if latest < 0:
-            raise MaypoleError("no worker is left that has trained")
         if min(steps) < latest and here.rank == root:
             transfer.send(here.transport, root, self._state())
         elif min(steps) < latest:
             state = transfer.receive(here.transport, root, wanted=steps[here.rank] < latest)
             if state is not None:
                 self._load(state)
-        inspection.share_buffers(self._buffers)  # a failure may have come between a step and its broadcast of buffers
+        if here.size > 1:
+            inspection.share_buffers(self._buffers)  # a failure may have come between a step and its broadcast of buffers
+
+    def _ask_all(self, step):
+        here = self._here
+        return [step] if here.size == 1 else transfer.agree_on_steps(here.transport, here.rank, here.size, step)
 
     def _state(self):
         return {
             "step": self._step,
+            "life": self._life,
             "tensors": _tensors_of(self._model),
-            "optimizer": self._optimizer._inner.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
             "scaler": None if self._scaler is None else self._scaler.state_dict(),
         }
@@ -247,7 +325,7 @@ class Loop:
             for step in range(self._step, state["step"]):
                 self._write_ledger([], "taken over", step)
         self._is_newcomer = False
-        self._step = state["step"]
+        self._step, self._life = state["step"], state["life"]
 
     def _write_ledger(self, share, how, step=None):
         if self._ledger is not None:
@@ -257,6 +335,7 @@ class Loop:
                 "samples": self._plan.batch(step),
                 "share": share,
                 "how": how,
+                "life": self._life,
                 "epoch": 0 if self._seat is None else self._seat.epoch,
                 "workers": self._here.size,
             }
@@ -299,11 +378,10 @@ def _tensors_of(model):
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def _describe(model, optimizer, num_samples, batch_size, epochs, seed, shuffle):
-    """What newcomers must have in common with the run, a line a fact."""
-    lines = [f"{num_samples} samples in batches of {batch_size}, {epochs} epochs, seed {seed}, shuffle={shuffle}"]
+def _describe(model, optimizer, data_facts, options):
+    """What newcomers, or a checkpoint, must have in common with the run, a line a fact."""
+    lines = [data_facts]
     lines += [f"{name} {tensor.dtype} {tuple(tensor.shape)}" for name, tensor in _tensors_of(model).items()]
-    lines += [f"{type(optimizer._inner).__name__} {' '.join(map(str, optimizer._asked))}"]
+    lines += [" ".join([type(optimizer._inner).__name__, *map(str, options)])]
     groups = optimizer._inner.param_groups
-    lines += [f"parameter group {g} of {len(group['params'])} tensors" for g, group in enumerate(groups)]
-    return inspection.shortened(lines, 48 << 10)
+    return lines + [f"parameter group {g} of {len(group['params'])} tensors" for g, group in enumerate(groups)]
