@@ -4,10 +4,11 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from running import LIMIT_S, marked_processes, python, run, sh, start, until
+from running import LIMIT_S, PROGRAM, marked_processes, python, run, sh, start, until
 
 # ---- how it ends ----
 
@@ -129,6 +130,16 @@ while True: signal.pause()"""
     until((here / "heard").exists, "the first interrupt")
     job.send_signal(signal.SIGINT)
     assert job.wait(LIMIT_S) == 130
+
+
+def test_more_workers_than_open_files_allow_are_one_line(here):
+    job = ["sh", "-c", f"ulimit -n 24; exec {PROGRAM} run -n 8 -- touch started"]
+    done = subprocess.run(job, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "maypole: host 'localhost': 8 workers need 32 open files and the limit is 24: raise it, as `ulimit -n 1024` does\n"
+    )
+    assert not (here / "started").exists()
 
 
 # ---- nothing is left ----

@@ -42,7 +42,7 @@ absl::Status errno_error_text(int error_number, std::string_view what) {
     default:
       break;
   }
-  return error(code, "{}: {}", what, reason);
+  return error(code, "{}: {}{}", what, reason, error_number == EMFILE ? "; raise the limit, as `ulimit -n 1024` does" : "");
 }
 
 }  // namespace maypole::base

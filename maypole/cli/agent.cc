@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -102,7 +103,22 @@ class Agent {
   bool done_ = false;
 };
 
+/// The pipes of all workers at once, and poll(), whose entries must not outnumber the files that a process may have open.
+absl::Status check_open_files(int num_workers) {
+  constexpr int kPolledPerWorker = 3;
+  constexpr int kOthers = 8;
+  const auto needed = static_cast<rlim_t>(kPolledPerWorker * num_workers + kOthers);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
+    return base::error(absl::StatusCode::kResourceExhausted,
+                       "{} workers need {} open files and the limit is {}: raise it, as `ulimit -n {}` does", num_workers, needed,
+                       limit.rlim_cur, std::max<rlim_t>(1024, needed));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Agent::prepare(const JobSpec& spec) {
+  MAYPOLE_RETURN_IF_ERROR(check_open_files(spec.num_workers));
   if (spec.version != kVersion) {
     return base::error(absl::StatusCode::kFailedPrecondition, "runs maypole {} and the launcher {}: install the same version on both",
                        kVersion, spec.version);
@@ -271,7 +287,8 @@ void Agent::read_signals() {
 
 void Agent::reap() {
   for (const net::Reaped& reaped : net::reap_children()) {
-    const auto worker = std::ranges::find_if(workers_, [&](const Worker& each) { return each.running && each.child.pid == reaped.pid; });
+    const auto worker =
+        std::ranges::find_if(workers_, [&](const Worker& each) { return each.running && !each.ended && each.child.pid == reaped.pid; });
     if (worker != workers_.end()) {
       worker->ended = reaped.status;
       ::kill(-reaped.pid, SIGKILL);  // what the worker left in its process group

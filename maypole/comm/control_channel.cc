@@ -94,8 +94,7 @@ absl::StatusOr<bool> ControlChannel::poll(const Handler& handler) {
     }
     progressed = true;
     if ((message.msg_flags & MSG_CTRUNC) != 0) {
-      return base::error(absl::StatusCode::kResourceExhausted,
-                         "a descriptor of {} did not fit into this process's limit on open files: raise `ulimit -n`", peer_);
+      return base::errno_error(EMFILE, "cannot take the memory that {} shares", peer_);
     }
     for (cmsghdr* extra = CMSG_FIRSTHDR(&message); extra != nullptr; extra = CMSG_NXTHDR(&message, extra)) {
       if (extra->cmsg_level == SOL_SOCKET && extra->cmsg_type == SCM_RIGHTS) {

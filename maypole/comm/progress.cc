@@ -378,11 +378,12 @@ bool Progress::unreachable_on_loop() const {
   return departed_ && std::ranges::any_of(ports_, [](const Port& port) { return port.is_previous && port.dead[index(Lane::kControl)]; });
 }
 
-void Progress::fail_on_loop(const absl::Status& reason, bool tell_peers) {
+void Progress::fail_on_loop(const absl::Status& why, bool tell_peers) {
   if (failed_) {
     return;
   }
   failed_ = true;
+  const absl::Status reason = pool_->failure().ok() ? why : pool_->failure();  // of which `why` follows
   {
     const base::MutexLock lock(mutex_);
     status_ = reason;

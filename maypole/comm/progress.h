@@ -83,8 +83,8 @@ class Progress {
   void start_on_loop(Lane lane, std::unique_ptr<Collective> collective, std::int64_t priority);
   [[nodiscard]] LaneState& lane_on_loop(Lane lane) { return *lanes_[index(lane)]; }
   [[nodiscard]] ControlPlane& control_on_loop() { return *control_; }
-  /// Ends everything with `reason`; tells the peers unless they told us.
-  void fail_on_loop(const absl::Status& reason, bool tell_peers);
+  /// Ends everything for the reason `why`; tells the peers unless they told us.
+  void fail_on_loop(const absl::Status& why, bool tell_peers);
   [[nodiscard]] bool failed_on_loop() const { return failed_; }
   [[nodiscard]] bool idle_on_loop() const;
   /// Says goodbye, once.

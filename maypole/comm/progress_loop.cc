@@ -271,6 +271,10 @@ void Progress::check_time(base::TimePoint now) {
   if (ports_.empty() || failed_) {
     return;
   }
+  if (!pool_->failure().ok()) {
+    fail_on_loop(pool_->failure(), true);
+    return;
+  }
   if (suspect_ && now >= suspect_->verdict) {
     fail_on_loop(suspect_->reason, true);
     return;

@@ -109,6 +109,10 @@ std::optional<RegionTable::Place> RegionTable::find(const std::byte* data, std::
 std::byte* SegmentPool::acquire() {
   if (free_.empty()) {
     auto slab = new_region_(segment_bytes_ * kSegmentsPerSlab);
+    if (!slab.ok()) {  // the communicator fails with this, a little later: what is under way still writes somewhere
+      failure_.Update(slab.status());
+      slab = SharedRegion::create(segment_bytes_ * kSegmentsPerSlab, 0, false);
+    }
     if (!slab.ok()) {
       base::check_failed(__FILE__, __LINE__, "memory for segments", base::message(slab.status()));
     }

@@ -89,8 +89,9 @@ class SegmentPool {
   using NewRegion = std::function<absl::StatusOr<std::shared_ptr<SharedRegion>>(std::size_t bytes)>;
   SegmentPool(std::size_t segment_bytes, NewRegion new_region) : segment_bytes_(segment_bytes), new_region_(std::move(new_region)) {}
 
-  /// Never null: running out of memory here ends the process with a message.
+  /// Never null: where no more memory can be shared it is memory that no peer reads, and failure() says why.
   [[nodiscard]] std::byte* acquire();
+  [[nodiscard]] const absl::Status& failure() const { return failure_; }
   void release(std::byte* buffer) { free_.push_back(buffer); }
   [[nodiscard]] std::size_t segment_bytes() const { return segment_bytes_; }
   [[nodiscard]] std::size_t in_use() const { return total_ - free_.size(); }
@@ -98,6 +99,7 @@ class SegmentPool {
  private:
   std::size_t segment_bytes_;
   NewRegion new_region_;
+  absl::Status failure_;
   std::vector<std::shared_ptr<SharedRegion>> slabs_;
   std::vector<std::byte*> free_;  // last in, first out: the buffer most likely to be in cache
   std::size_t total_ = 0;

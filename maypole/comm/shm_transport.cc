@@ -65,6 +65,9 @@ absl::Status ShmPort::meet(int socket, const std::string& peer, base::Nanosecond
   if (::recvmsg(socket, &envelope.message, MSG_CMSG_CLOEXEC) != sizeof(envelope.word) || envelope.word != kHello) {
     return base::error(absl::StatusCode::kUnavailable, "{} closed the connection while sharing memory", peer);
   }
+  if ((envelope.message.msg_flags & MSG_CTRUNC) != 0) {
+    return base::errno_error(EMFILE, "cannot take the memory that {} shares", peer);
+  }
   const cmsghdr* extra = CMSG_FIRSTHDR(&envelope.message);
   std::array<int, 2> theirs{};
   if (extra == nullptr || extra->cmsg_type != SCM_RIGHTS || extra->cmsg_len != CMSG_LEN(sizeof(theirs))) {
@@ -112,7 +115,10 @@ void ShmWriter::write(const OutgoingFrame& frame) {
   descriptor.header = frame.header;
   if (frame.header.bytes > 0) {
     const auto place = regions_.find(frame.payload, frame.header.bytes);
-    MAYPOLE_CHECK(place.has_value());
+    if (!place) {  // the pool could share no more memory
+      broken_ = true;
+      return;
+    }
     descriptor.region = place->region;
     descriptor.offset = place->offset;
   }
@@ -122,6 +128,9 @@ void ShmWriter::write(const OutgoingFrame& frame) {
 }
 
 absl::StatusOr<bool> ShmWriter::pump() {
+  if (broken_) {
+    return base::error(absl::StatusCode::kResourceExhausted, "a segment lies in memory that no peer can read");
+  }
   const std::uint64_t consumed = port_.peer().lanes[static_cast<std::size_t>(lane_)].consumed.load(std::memory_order_acquire);
   bool progressed = false;
   while (released_ < consumed && !outstanding_.empty()) {

@@ -81,7 +81,7 @@ class ShmWriter : public FrameWriter {
  public:
   ShmWriter(ShmPort& port, int lane, const RegionTable& regions) : port_(port), lane_(lane), regions_(regions) {}
   [[nodiscard]] bool writable() const override { return outstanding_.size() < kShmQueue; }
-  /// The payload must lie in a region of this process (or be empty).
+  /// The payload must lie in a region of this process (or be empty); else the next pump() fails.
   void write(const OutgoingFrame& frame) override;
   [[nodiscard]] absl::StatusOr<bool> pump() override;
   /// Whether pump() would release something.
@@ -97,6 +97,7 @@ class ShmWriter : public FrameWriter {
   const RegionTable& regions_;
   std::deque<Outstanding> outstanding_;  // written and not yet consumed, in order
   std::uint64_t released_ = 0;
+  bool broken_ = false;  // a payload lay nowhere that the peer could read
 };
 
 class ShmReader : public FrameReader {

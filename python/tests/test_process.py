@@ -319,3 +319,37 @@ def test_torchruns_variables_are_enough():
         2, "import os\nfor name in list(os.environ):\n    if name.startswith('MAYPOLE_'): del os.environ[name]\n" + TRAIN + "train(3)"
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("backend", ["native", "c10d"])
+def test_torchrun_starts_what_maypole_run_starts(tmp_path, backend):
+    script = tmp_path / "train.py"
+    script.write_text(
+        TRAIN
+        + """
+train(3)
+seen = maypole.all_gather(model[0].weight)
+assert torch.equal(seen[0], seen[1])
+if maypole.rank() == 1:
+    print("trained on", maypole.size())
+"""
+    )
+    torchrun = "import sys\nfrom torch.distributed.run import main\nmain(sys.argv[1:])"
+    done = run_job(0, torchrun, "--standalone", "--nproc_per_node", 2, script, MAYPOLE_BACKEND=backend)
+    assert done.returncode == 0, done.stderr
+    assert "trained on 2" in done.stdout
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_one_line_that_says_so():
+    script = """
+import resource
+train(2)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+model = torch.nn.Linear(8, 8)
+optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters()), model)
+train(2)
+"""
+    done = run_job(2, TRAIN + script)
+    assert done.returncode == 1
+    assert "shared memory: Too many open files; raise the limit, as `ulimit -n 1024` does" in done.stderr
+    assert "check failed" not in done.stderr
