@@ -30,6 +30,8 @@ def native_kind(optimizer, kinds):
         for option in _LACKING:
             if group.get(option):
                 return "none", f"{type(optimizer).__name__} has {option}=True"
+        if isinstance(group.get("lr"), torch.Tensor):  # torch computes with it in its own precision
+            return "none", f"{type(optimizer).__name__} has a tensor as its learning rate"
     if kind in ("adam", "adamw"):
         decoupled = {bool(group.get("decoupled_weight_decay", kind == "adamw")) for group in optimizer.param_groups}
         if len(decoupled) > 1:

@@ -24,6 +24,7 @@ TORCH_ONLY = {
     "amsgrad": lambda p: torch.optim.Adam(p, lr=1e-2, amsgrad=True),
     "rmsprop, centered and momentum": lambda p: torch.optim.RMSprop(p, lr=1e-3, centered=True, momentum=0.9),
     "nadam": lambda p: torch.optim.NAdam(p, lr=1e-3),
+    "a tensor as learning rate, in its own precision": lambda p: torch.optim.AdamW(p, lr=torch.tensor(1e-2)),
 }
 
 
