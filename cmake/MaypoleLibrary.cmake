@@ -22,7 +22,7 @@ function(maypole_library name)
   target_compile_features(maypole_${name} PUBLIC cxx_std_20)
   target_link_libraries(maypole_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:maypole_flags> ${ARG_PRIVATE})
   set_target_properties(maypole_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON EXPORT_NAME ${name})
-  if(NOT name STREQUAL cli)  # the program's own insides are not part of the installed package
+  if(NOT name MATCHES "^(cli|daemon)$")  # the program's own insides are not part of the installed package
     set_property(GLOBAL APPEND PROPERTY MAYPOLE_LIBRARIES maypole_${name})
   endif()
 endfunction()

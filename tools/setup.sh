@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build_packages=(g++ make cmake git ninja-build libabsl-dev libfmt-dev libssl-dev nlohmann-json3-dev libcli11-dev libeigen3-dev libgtest-dev
-                libgmock-dev libbenchmark-dev coinor-libclp-dev libyaml-cpp-dev zlib1g-dev ccache iproute2)
+                libgmock-dev libbenchmark-dev coinor-libclp-dev libyaml-cpp-dev zlib1g-dev libsqlite3-dev libcpp-httplib-dev pkg-config ccache iproute2)
 lint_packages=(clang-19 clang-tidy-19 clang-format-19)
 bench_packages=(openmpi-bin libopenmpi-dev iproute2)
 

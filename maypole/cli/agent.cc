@@ -5,11 +5,11 @@
 #include "maypole/base/units.h"
 #include "maypole/cli/agent_link.h"
 #include "maypole/cli/messages.h"
-#include "maypole/cli/ports.h"
 #include "maypole/cli/version.h"
 #include "maypole/cli/worker_environment.h"
 #include "maypole/net/child_process.h"
 #include "maypole/net/machine.h"
+#include "maypole/net/ports.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -145,10 +145,10 @@ absl::Status Agent::prepare(const JobSpec& spec) {
   MAYPOLE_ASSIGN_OR_RETURN(const std::string identity, net::machine_identity());
   ready.machine = boot_of(identity);
   if (spec.first_rank == 0 || spec.elastic) {
-    MAYPOLE_ASSIGN_OR_RETURN(BoundPort bound, listen_on(spec.bind_address));
+    MAYPOLE_ASSIGN_OR_RETURN(net::BoundPort bound, net::listen_on(spec.bind_address));
     rendezvous_ = std::move(bound.socket);
     ready.rendezvous_port = bound.port;
-    MAYPOLE_ASSIGN_OR_RETURN(ready.master_port, find_free_port());
+    MAYPOLE_ASSIGN_OR_RETURN(ready.master_port, net::find_free_port());
   }
   spec_ = spec;
   send(MessageKind::kReady, to_json(ready));

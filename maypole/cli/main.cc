@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/cli/agent.h"
 #include "maypole/cli/check.h"
+#include "maypole/cli/cluster.h"
 #include "maypole/cli/commit.h"
 #include "maypole/cli/compare.h"
 #include "maypole/cli/convert.h"
+#include "maypole/cli/jobs.h"
 #include "maypole/cli/paper.h"
 #include "maypole/cli/plan.h"
 #include "maypole/cli/replay.h"
 #include "maypole/cli/resize.h"
 #include "maypole/cli/run.h"
 #include "maypole/cli/simulate.h"
+#include "maypole/cli/submit.h"
 #include "maypole/cli/trace.h"
+#include "maypole/cli/up.h"
 #include "maypole/cli/version.h"
+#include "maypole/daemon/suggestion.h"
 
 #include <fmt/format.h>
 
@@ -55,7 +60,18 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   std::map<std::string, std::function<int()>> commands;
   commands["run"] = add_run(app, command);
-  commands["profile"] = add_profile(app, std::move(command));
+  commands["profile"] = add_profile(app, command);
+  commands["up"] = add_up(app);
+  commands["down"] = add_down(app);
+  commands["submit"] = add_submit(app, std::move(command));
+  commands["queue"] = add_queue(app);
+  commands["show"] = add_show(app);
+  commands["logs"] = add_logs(app);
+  commands["wait"] = add_wait(app);
+  commands["cancel"] = add_cancel(app);
+  commands["cluster"] = add_cluster(app);
+  commands["token"] = add_token(app);
+  commands["shim"] = add_shim(app);
   commands["resize"] = add_resize(app);
   commands["simulate"] = add_simulate(app);
   commands["compare"] = add_compare(app);
@@ -68,7 +84,12 @@ int main(int argc, char** argv) {
   app.add_subcommand("agent", "Start the workers of one host for `maypole run`")->group("");
   commands["agent"] = run_agent;
   if (!arguments.empty() && !arguments[0].starts_with("-") && !commands.contains(arguments[0])) {
-    fmt::print(stderr, "maypole: '{}' is not a subcommand: see `maypole --help`\n", arguments[0]);
+    std::vector<std::string> names;
+    for (const auto& [name, run] : commands) {
+      names.push_back(name);
+    }
+    const std::string better = maypole::daemon::did_you_mean(arguments[0], names);
+    fmt::print(stderr, "maypole: '{}' is not a subcommand{}\n", arguments[0], better.empty() ? ": see `maypole --help`" : better);
     return kWrongUse;
   }
   std::ranges::reverse(arguments);  // as the parser wants them
@@ -83,7 +104,7 @@ int main(int argc, char** argv) {
     return kWrongUse;
   }
   const std::string chosen = app.get_subcommands().front()->get_name();
-  if (has_command && chosen != "run" && chosen != "profile") {
+  if (has_command && chosen != "run" && chosen != "profile" && chosen != "submit") {
     fmt::print(stderr, "maypole {}: takes no command after `--`: leave it out\n", chosen);
     return kWrongUse;
   }

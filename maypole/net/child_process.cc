@@ -86,6 +86,9 @@ void place_stdio(int report_fd, Stdio kind, int pipe_end, int target) {
     case Stdio::kPipe:
       source = pipe_end;
       break;
+    case Stdio::kOutput:
+      source = STDOUT_FILENO;
+      break;
   }
   if (source < 0 || (source != target && ::dup2(source, target) < 0)) {
     fail_in_child(report_fd, Failure::kStdio);

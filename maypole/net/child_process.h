@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Starting, reaping and ending other programs. Call from a single-threaded process: a child is made by fork.
+// Starting, reaping and ending other programs. Other threads may run: between fork and exec a child makes system calls only, on what was
+// prepared before. reap_children() takes every child of the process, whoever started it.
 
 #include "maypole/base/fd.h"
 #include "maypole/base/units.h"
@@ -16,7 +17,8 @@
 
 namespace maypole::net {
 
-enum class Stdio { kInherit, kNull, kPipe };
+/// kOutput: the standard error goes where the standard output goes.
+enum class Stdio { kInherit, kNull, kPipe, kOutput };
 
 struct ChildOptions {
   std::vector<std::string> command;      // looked up along PATH of `environment`

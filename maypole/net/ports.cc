@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "maypole/cli/ports.h"
+#include "maypole/net/ports.h"
 
 #include "maypole/base/status.h"
 #include "maypole/net/address.h"
@@ -9,23 +9,23 @@
 #include <random>
 #include <utility>
 
-namespace maypole::cli {
+namespace maypole::net {
 
 namespace {
 
 absl::StatusOr<base::Fd> listen(const std::string& address, std::uint16_t port) {
   if (address.empty()) {
-    return net::listen_tcp_everywhere(port);
+    return listen_tcp_everywhere(port);
   }
-  MAYPOLE_ASSIGN_OR_RETURN(const net::SocketAddress numeric, net::SocketAddress::parse(address, port));
-  return net::listen_tcp(numeric);
+  MAYPOLE_ASSIGN_OR_RETURN(const SocketAddress numeric, SocketAddress::parse(address, port));
+  return listen_tcp(numeric);
 }
 
 }  // namespace
 
 absl::StatusOr<BoundPort> listen_on(const std::string& address) {
   MAYPOLE_ASSIGN_OR_RETURN(base::Fd socket, listen(address, 0));
-  const int port = net::local_address_of(socket.get()).port();
+  const int port = local_address_of(socket.get()).port();
   return BoundPort{std::move(socket), port};
 }
 
@@ -43,4 +43,4 @@ absl::StatusOr<int> find_free_port() {
   return any.port;
 }
 
-}  // namespace maypole::cli
+}  // namespace maypole::net

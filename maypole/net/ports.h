@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace maypole::cli {
+namespace maypole::net {
 
 /// A socket that listens, and its port.
 struct BoundPort {
@@ -22,4 +22,4 @@ struct BoundPort {
 /// others, so that it most likely stays free until then.
 [[nodiscard]] absl::StatusOr<int> find_free_port();
 
-}  // namespace maypole::cli
+}  // namespace maypole::net

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/cli/up.h"
+
+#include "maypole/base/status.h"
+#include "maypole/base/units.h"
+#include "maypole/cli/cluster_command.h"
+#include "maypole/cli/policy_spec.h"
+#include "maypole/daemon/daemon.h"
+#include "maypole/daemon/shim.h"
+#include "maypole/daemon/this_machine.h"
+#include "maypole/formats/cluster_file.h"
+#include "maypole/formats/text_file.h"
+#include "maypole/net/address.h"
+#include "maypole/net/socket.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+namespace maypole::cli {
+
+namespace {
+
+using base::error;
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+struct Written {
+  std::string cluster;
+  std::string policy = "gadget";
+  std::string slot = "60s";
+  std::string age = "10min";
+  std::string data_dir;
+  std::string listen = "127.0.0.1:7077";
+  bool insecure = false;
+};
+
+absl::Status for_option(const char* option, const absl::Status& status) {
+  return status.ok() ? status : error(status.code(), "{}: {}", option, base::message(status));
+}
+
+absl::StatusOr<model::Cluster> cluster_of(const Written& written) {
+  if (written.cluster.empty()) {
+    return daemon::this_machine();
+  }
+  MAYPOLE_ASSIGN_OR_RETURN(const std::string text, formats::read_text_file(written.cluster));
+  const std::string name = formats::file_name(written.cluster);
+  MAYPOLE_ASSIGN_OR_RETURN(model::Cluster cluster, formats::parse_cluster(text, name));
+  if (written.cluster.ends_with(".yaml") || written.cluster.ends_with(".yml")) {
+    MAYPOLE_ASSIGN_OR_RETURN(const formats::Launchers launchers, formats::parse_launchers(text, name));
+    if (!launchers.empty()) {
+      return error(kInvalid, "{}: server '{}' has a launcher: this version starts all workers on this machine, so leave launchers out",
+                   name, launchers.begin()->first);
+    }
+  }
+  return cluster;
+}
+
+absl::StatusOr<double> positive_seconds(const char* option, const std::string& text) {
+  const absl::StatusOr<base::Nanoseconds> duration = base::parse_duration(text);
+  MAYPOLE_RETURN_IF_ERROR(for_option(option, duration.status()));
+  const double seconds = base::to_seconds(*duration);
+  if (!(seconds >= 1)) {
+    return error(kInvalid, "{}: '{}' is below 1 s", option, text);
+  }
+  return seconds;
+}
+
+absl::Status run(const Written& written) {
+  daemon::DaemonOptions options;
+  options.data_dir = std::filesystem::absolute(daemon::data_dir_of(written.data_dir)).string();
+  MAYPOLE_ASSIGN_OR_RETURN(options.slot_s, positive_seconds("--slot", written.slot));
+  MAYPOLE_ASSIGN_OR_RETURN(options.age_s, positive_seconds("--age", written.age));
+  absl::StatusOr<net::HostPort> listen = net::parse_host_port(written.listen);
+  MAYPOLE_RETURN_IF_ERROR(for_option("--listen", listen.status()));
+  const absl::StatusOr<net::SocketAddress> numeric = net::SocketAddress::parse(listen->host, listen->port);
+  const bool loopback = listen->host == "localhost" || (numeric.ok() && numeric->is_loopback());
+  if (!loopback && !written.insecure) {
+    return error(kInvalid,
+                 "--listen: {} is reached from other machines, and tokens would pass the network in the clear: listen on 127.0.0.1, "
+                 "or add --insecure",
+                 written.listen);
+  }
+  options.host = listen->host;
+  options.port = listen->port;
+  absl::StatusOr<PolicySpec> spec = parse_policy(written.policy);
+  MAYPOLE_RETURN_IF_ERROR(for_option("--policy", spec.status()));
+  spec->options.ageing_per_s = 0;  // --age is the rule for every policy
+  MAYPOLE_ASSIGN_OR_RETURN(std::unique_ptr<sched::Policy> policy, sched::make_policy(spec->name, spec->options));
+  absl::StatusOr<model::Cluster> cluster = cluster_of(written);
+  MAYPOLE_RETURN_IF_ERROR(for_option("--cluster", cluster.status()));
+  std::error_code failed;
+  options.program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+  const std::size_t num_servers = cluster->num_servers();
+  return daemon::run_daemon(options, *std::move(cluster), std::move(policy), [&](const std::string& address, std::size_t num_jobs) {
+    fmt::print("maypole up: listens on {}, keeps its data in {}, {} {}, {} {}, policy {}\n", address, options.data_dir, num_servers,
+               num_servers == 1 ? "server" : "servers", num_jobs, num_jobs == 1 ? "job" : "jobs", written.policy);
+    std::fflush(stdout);
+  });
+}
+
+struct WrittenDown {
+  ClusterFlags flags;
+  bool stop_jobs = false;
+  bool leave_jobs = false;
+};
+
+/// The daemon holds the lock of its data directory while it lives.
+void wait_until_unlocked(const std::string& data_dir) {
+  const base::Fd lock(::open((data_dir + "/lock").c_str(), O_RDWR | O_CLOEXEC));
+  while (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    constexpr std::chrono::milliseconds kAgain{20};
+    std::this_thread::sleep_for(kAgain);
+  }
+}
+
+}  // namespace
+
+std::function<int()> add_up(CLI::App& app) {
+  auto written = std::make_shared<Written>();  // shared with the function that outlives this one
+  CLI::App* up = app.add_subcommand("up", "Run the daemon, which schedules submitted jobs on this machine, until `maypole down`");
+  up->add_option("--cluster", written->cluster,
+                 "cluster.yaml: servers and links that share this machine; default: this machine as one server");
+  up->add_option("--policy", written->policy, "Who gets what; see `maypole simulate --help`")->capture_default_str();
+  up->add_option("--slot", written->slot, "Time step that the policy plans for")->capture_default_str();
+  up->add_option("--age", written->age, "A waiting job's weight doubles in this time")->capture_default_str();
+  up->add_option("--data-dir", written->data_dir, "Where jobs are kept; default: MAYPOLE_DATA_DIR, else $XDG_STATE_HOME/maypole");
+  up->add_option("--listen", written->listen, "host:port of the API; port 0: any free one")->capture_default_str();
+  up->add_flag("--insecure", written->insecure, "Allow --listen on an address that other machines reach, without encryption");
+  return [written] {
+    const absl::Status status = run(*written);
+    return status.ok() ? 0 : report_failure("up", status);
+  };
+}
+
+std::function<int()> add_down(CLI::App& app) {
+  auto written = std::make_shared<WrittenDown>();
+  CLI::App* down = app.add_subcommand("down", "End the daemon; refuses while jobs run");
+  add_cluster_flags(*down, written->flags);
+  CLI::Option* stop = down->add_flag("--stop-jobs", written->stop_jobs, "Cancel what runs, and end when it is gone; waiting jobs stay");
+  down->add_flag("--leave-jobs", written->leave_jobs, "Let what runs go on; the next `maypole up` finds it again")->excludes(stop);
+  return [written] {
+    written->flags.client.wait_s = 0;
+    return with_client("down", written->flags, [&](daemon::Client& client) -> absl::StatusOr<int> {
+      const std::string what = written->stop_jobs ? "?jobs=stop" : written->leave_jobs ? "?jobs=leave" : "";
+      MAYPOLE_RETURN_IF_ERROR(client.call("POST", "/v1/shutdown" + what).status());
+      wait_until_unlocked(daemon::data_dir_of(written->flags.client.data_dir));
+      if (written->flags.json) {
+        fmt::print("{{}}\n");
+      }
+      return 0;
+    });
+  };
+}
+
+std::function<int()> add_shim(CLI::App& app) {
+  auto folder = std::make_shared<std::string>();
+  CLI::App* shim = app.add_subcommand("shim", "Stay with one worker of `maypole up`")->group("");
+  shim->add_option("folder", *folder)->required();
+  return [folder] { return daemon::run_shim(*folder); };
+}
+
+}  // namespace maypole::cli

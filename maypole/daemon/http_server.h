@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "maypole/daemon/mailbox.h"
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <string>
+
+namespace maypole::daemon {
+
+/// Serves API v1 over HTTP until it is destroyed, in threads of its own; every request goes through the mailbox, which must outlive it and
+/// be closed first. Requests whose Host is not one of this server's addresses, or whose Origin is another page's, are refused: a web page
+/// that the user happens to look at must not reach a daemon on their machine.
+class HttpServer {
+ public:
+  /// `host` is a name or a numeric address; port 0: the kernel chooses. Errors: kAlreadyExists: the port is taken; kInvalidArgument.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpServer>> listen(const std::string& host, int port, Mailbox& mailbox);
+  virtual ~HttpServer() = default;
+  [[nodiscard]] virtual int port() const = 0;
+};
+
+/// Whether a request with these headers may be served by a server at host:port. `origin` is empty where there is none.
+[[nodiscard]] bool may_be_served(const std::string& host_header, const std::string& origin, const std::string& host, int port);
+
+}  // namespace maypole::daemon

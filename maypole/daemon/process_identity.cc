@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maypole/daemon/process_identity.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace maypole::daemon {
+
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string boot_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot;
+}
+
+struct ProcessStat {
+  char state = '?';
+  std::uint64_t start_ticks = 0;
+};
+
+/// "pid (name) state parent ... starttime ...", where the name may hold anything; starttime is the 20th word after the name.
+std::optional<ProcessStat> stat_of(pid_t pid) {
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t after_name = text.rfind(") ");
+  if (after_name == std::string::npos) {
+    return std::nullopt;
+  }
+  std::istringstream words(text.substr(after_name + 2));
+  ProcessStat stat;
+  words >> stat.state;
+  constexpr int kBetween = 18;
+  std::string skipped;
+  for (int i = 0; i < kBetween; ++i) {
+    words >> skipped;
+  }
+  words >> stat.start_ticks;
+  return words ? std::optional(stat) : std::nullopt;
+}
+
+}  // namespace
+
+ProcessIdentity own_identity() {
+  const std::optional<ProcessStat> stat = stat_of(::getpid());
+  return {::getpid(), stat ? stat->start_ticks : 0, boot_id()};
+}
+
+base::Fd open_process(const ProcessIdentity& identity) {
+  if (identity.boot != boot_id()) {
+    return {};
+  }
+  base::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0)));
+  // Only now: from here on the descriptor means one process, and the check tells whether it is the right one.
+  const std::optional<ProcessStat> stat = stat_of(identity.pid);
+  if (!stat || stat->start_ticks != identity.start_ticks) {
+    return {};
+  }
+  return process;
+}
+
+void signal_process(const base::Fd& process, int signal) {
+  if (process.valid()) {
+    ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
+  }
+}
+
+std::size_t kill_marked(const std::string& variable) {
+  std::size_t found = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename().string();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size() || pid == ::getpid()) {
+      continue;
+    }
+    const std::string environment = '\0' + read_file(entry.path().string() + "/environ");
+    if (environment.find('\0' + variable + '\0') != std::string::npos) {
+      ::kill(pid, SIGKILL);
+      ++found;  // a zombie has no environment any more, so that it counts as gone
+    }
+  }
+  return found;
+}
+
+}  // namespace maypole::daemon

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The daemon's core: events in, rows to store and actions out. It owns the jobs and hosts sched::Controller; it knows no socket, no
+// process and no database, so that every order of events can be tried.
+//
+//   submit() cancel() on_worker() advance()   ->  take_changes(): rows that must be durable before
+//                                                 take_actions(): these are carried out
+//
+// A job's way: queued -> starting (an epoch is chosen and its ring decided) -> running (all ranks have started) -> finished, failed or
+// cancelled; or back to queued for a retry. Its capacity is held from the decision until the last process of the epoch is gone.
+//
+// The clock counts seconds since 1970 and never goes back within the life of a Supervisor. Decisions fall on steps of kStep; whatever
+// happens is decided upon at the next one.
+
+#include "maypole/base/clock.h"
+#include "maypole/daemon/executor.h"
+#include "maypole/daemon/holding_policy.h"
+#include "maypole/daemon/job_row.h"
+#include "maypole/formats/decision_line.h"
+#include "maypole/formats/job_file.h"
+#include "maypole/sched/controller.h"
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace maypole::daemon {
+
+struct SupervisorOptions {
+  double slot_s = 60;
+  double age_s = 600;
+  std::uint64_t seed = 1;
+};
+
+struct AdoptEpoch {
+  EpochId id;
+  int num_workers = 0;
+};
+struct StopEpoch {
+  EpochId id;
+};
+using Action = std::variant<EpochOrder, AdoptEpoch, StopEpoch>;
+
+/// One job, as others may see it.
+struct Job {
+  JobRow row;
+  formats::JobFile file;
+  std::optional<formats::JobLine> ring;  // of the epoch that holds capacity
+};
+
+class Supervisor {
+ public:
+  static constexpr double kStep = 0.25;
+
+  Supervisor(model::Cluster cluster, std::unique_ptr<sched::Policy> policy, const SupervisorOptions& options, const base::Clock& clock,
+             double now_s);
+
+  /// Takes the jobs of a store. Those that were starting or running are to be found again. Errors: a job that runs on a server or link
+  /// that the cluster does not have any more, or does not fit there.
+  [[nodiscard]] absl::Status restore(std::vector<JobRow> rows);
+
+  /// Checks a description and gives it the next number; the job is not there before add(). Errors (kInvalidArgument): what is wrong with
+  /// it, in one line.
+  [[nodiscard]] absl::StatusOr<JobRow> admit(const std::string& owner, const std::string& description, double now_s);
+  /// Adds a job whose row is durable.
+  void add(const JobRow& row);
+  /// No effect on a job that has ended.
+  void cancel(std::int64_t job, const std::string& reason, double now_s);
+  void on_worker(const WorkerEvent& event, double now_s);
+  /// Lets time pass: decisions, time limits, stragglers of a failure. Call it before other events of the same moment, too, so that the
+  /// time up to them is credited as it was.
+  void advance(double now_s);
+
+  /// Rows that changed since the last call. They stay among the changes until keep_changes() takes them back or they are committed.
+  [[nodiscard]] std::vector<JobRow> take_changes();
+  /// The commit failed: the rows are changes again.
+  void keep_changes(const std::vector<JobRow>& rows);
+  /// To be carried out only when the changes before them are durable.
+  [[nodiscard]] std::vector<Action> take_actions();
+  /// When advance() has something to do at the latest.
+  [[nodiscard]] double next_s() const;
+
+  [[nodiscard]] const std::map<std::int64_t, Job>& jobs() const { return jobs_; }
+  [[nodiscard]] const Job* find(std::int64_t number) const;
+  /// Jobs that hold capacity.
+  [[nodiscard]] std::vector<std::int64_t> holding() const;
+  [[nodiscard]] sched::Controller& controller() { return controller_; }
+  [[nodiscard]] const sched::Controller& controller() const { return controller_; }
+  /// What of a server is taken, [resource].
+  [[nodiscard]] model::Amounts held_on(model::ServerId server) const;
+  /// The decision that was refused last, as a sentence; empty where none was.
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+
+ private:
+  /// What is known of an epoch that holds capacity.
+  struct Epoch {
+    std::vector<bool> started;                      // [rank]
+    std::vector<std::optional<WorkerEvent>> ended;  // [rank]
+    std::vector<std::vector<int>> devices;          // [rank]
+    std::optional<WorkerEvent> cause;               // the failure that began its end
+    std::optional<double> stop_at_s;                // the others are ended then
+    bool stop_sent = false;
+    std::optional<double> running_since_s;
+    std::string stopped_because;  // ends as failed with this reason
+  };
+
+  [[nodiscard]] absl::StatusOr<formats::JobFile> read(const JobRow& row) const;
+  [[nodiscard]] model::JobId schedule(const Job& job);
+  void changed(std::int64_t number) { changes_.insert(number); }
+  void decide(double now_s);
+  void run_step(std::int64_t step);
+  void start(std::int64_t number, const model::Embedding& embedding);
+  void stop(std::int64_t number);
+  void conclude(std::int64_t number, double now_s);
+  void leave(std::int64_t number, JobState state, int exit_code, std::string reason, double now_s);
+  void wait_again(std::int64_t number, std::string reason);
+  [[nodiscard]] std::int64_t step_of(double now_s) const;
+
+  SupervisorOptions options_;
+  double origin_s_;  // the controller's time 0
+  HeldRings held_;
+  sched::Controller controller_;
+  std::map<std::int64_t, Job> jobs_;
+  std::map<std::int64_t, model::JobId> scheduled_;  // active jobs
+  std::vector<std::int64_t> numbers_;               // [JobId]
+  std::map<std::int64_t, Epoch> epochs_;            // of jobs that hold capacity
+  std::map<std::int64_t, int> failed_starts_;       // in a row
+  std::set<std::int64_t> changes_;
+  std::vector<Action> actions_;
+  std::int64_t next_number_ = 1;
+  std::int64_t step_ = -1;  // decided last
+  bool open_ = false;
+  bool news_ = true;  // something happened that calls for a decision
+  std::string refusal_;
+};
+
+}  // namespace maypole::daemon
