@@ -146,15 +146,16 @@ std::function<int()> add_down(CLI::App& app) {
   down->add_flag("--leave-jobs", written->leave_jobs, "Let what runs go on; the next `maypole up` finds it again")->excludes(stop);
   return [written] {
     written->flags.client.wait_s = 0;
-    return with_client("down", written->flags, [&](daemon::Client& client) -> absl::StatusOr<int> {
+    const int code = with_client("down", written->flags, [&](daemon::Client& client) -> absl::StatusOr<int> {
       const std::string what = written->stop_jobs ? "?jobs=stop" : written->leave_jobs ? "?jobs=leave" : "";
       MAYPOLE_RETURN_IF_ERROR(client.call("POST", "/v1/shutdown" + what).status());
-      wait_until_unlocked(daemon::data_dir_of(written->flags.client.data_dir));
-      if (written->flags.json) {
-        fmt::print("{{}}\n");
-      }
       return 0;
     });
+    if (code == 0) {  // our own connection is closed by now: the daemon waits for those that are open
+      wait_until_unlocked(daemon::data_dir_of(written->flags.client.data_dir));
+      fmt::print("{}", written->flags.json ? "{}\n" : "");
+    }
+    return code;
   };
 }
 

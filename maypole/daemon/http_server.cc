@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kNumThreads = 16;  // each serves one connection at a time
 constexpr std::size_t kMostBodyBytes = 1U << 20U;
-constexpr time_t kIdleSeconds = 5;
+constexpr time_t kIdleSeconds = 1;  // that a connection may wait for its next request; also what the end of the server may take
 
 class Server final : public HttpServer {
  public:

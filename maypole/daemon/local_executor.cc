@@ -99,7 +99,9 @@ absl::Status LocalExecutor::start_one(EpochId id, int rank, const WorkerOrder& o
   options.standard_output = net::Stdio::kNull;
   options.standard_error = net::Stdio::kNull;
   options.new_session = true;
-  options.inherited_fd = order.inherited_fd;
+  if (order.inherited_fd >= 0) {
+    options.inherited_fds = {order.inherited_fd};
+  }
   MAYPOLE_ASSIGN_OR_RETURN(const net::Child child, net::start_child(options));
   // A child of ours is not reaped before we do it, so that its number cannot be another's yet.
   Worker worker;

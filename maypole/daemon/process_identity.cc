@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/daemon/process_identity.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <vector>
 
 namespace maypole::daemon {
 
@@ -77,7 +79,7 @@ void signal_process(const base::Fd& process, int signal) {
 }
 
 std::size_t kill_marked(const std::string& variable) {
-  std::size_t found = 0;
+  std::vector<base::Fd> killed;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename().string();
@@ -87,11 +89,17 @@ std::size_t kill_marked(const std::string& variable) {
     }
     const std::string environment = '\0' + read_file(entry.path().string() + "/environ");
     if (environment.find('\0' + variable + '\0') != std::string::npos) {
+      killed.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
       ::kill(pid, SIGKILL);
-      ++found;  // a zombie has no environment any more, so that it counts as gone
     }
   }
-  return found;
+  // A process that ends has no environment already while it still holds files and devices.
+  for (const base::Fd& process : killed) {
+    constexpr int kMostMs = 200;
+    pollfd polled = {process.get(), POLLIN, 0};
+    (void)::poll(&polled, 1, kMostMs);
+  }
+  return killed.size();
 }
 
 }  // namespace maypole::daemon

@@ -70,7 +70,9 @@ bool Shim::start(const WorkerOrder& order) {
   options.standard_error = net::Stdio::kOutput;
   options.new_session = true;
   options.death_signal = SIGKILL;
-  options.inherited_fd = order.inherited_fd;
+  if (order.inherited_fd >= 0) {
+    options.inherited_fds = {order.inherited_fd};
+  }
   auto child = net::start_child(options);
   if (!child.ok()) {
     constexpr int kNotFound = 127;  // as shells do
