@@ -53,7 +53,7 @@ absl::StatusOr<std::string> Access::create(const std::string& name, Role role, d
     return base::error(absl::StatusCode::kInvalidArgument, "name: there is a token '{}' already: revoke it first, or use another name",
                        name);
   }
-  const std::string token = net::random_hex(32);
+  std::string token = net::random_hex(32);
   const TokenRow row{name, role, token_digest(token), now_s};
   MAYPOLE_RETURN_IF_ERROR(store_->add_token(row));
   by_digest_.emplace(row.digest, row);
