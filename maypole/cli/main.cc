@@ -110,7 +110,11 @@ int main(int argc, char** argv) {
   }
   try {
     return with_output(commands.at(chosen)());
-  } catch (const std::system_error&) {  // fmt::print: a buffer that went over met the same full disk before the end
-    return with_output(0);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) {  // fmt::print: a buffer that went over met the same full disk before the end
+      return with_output(0);
+    }
+    fmt::print(stderr, "maypole {}: {}\n", chosen, error.what());
+    return 1;
   }
 }

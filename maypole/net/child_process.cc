@@ -18,8 +18,6 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -158,14 +156,14 @@ absl::Status explain(const Failure& failure, const ChildOptions& options) {
 std::map<pid_t, pid_t> parents() {
   std::map<pid_t, pid_t> result;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (std::filesystem::directory_iterator entry("/proc", ignored); entry != std::filesystem::directory_iterator();
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) {
       continue;
     }
-    std::ifstream file(entry.path() / "stat");
-    const std::string stat((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string stat = read_small_file(entry->path() / "stat");
     const std::size_t after_name = stat.rfind(") ");  // "pid (name) state parent ...", and the name may hold anything
     if (after_name == std::string::npos || after_name + 4 >= stat.size()) {
       continue;
@@ -284,6 +282,14 @@ std::size_t Subreaper::kill_descendants(base::Nanoseconds limit) const {
     }
     ::poll(nullptr, 0, 2);  // the kernel needs a moment to take them down
   }
+}
+
+std::string read_small_file(const std::string& path) {
+  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(4096, '\0');
+  const ssize_t got = fd.valid() ? ::read(fd.get(), text.data(), text.size()) : -1;
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return text;
 }
 
 std::vector<std::string> current_environment() {

@@ -78,6 +78,9 @@ class Subreaper {
   std::set<pid_t> spared_;  // children inherited across exec
 };
 
+/// What a file of /proc holds, at most 4 KiB of it; "" where it cannot be read: a process may end between opening and reading.
+[[nodiscard]] std::string read_small_file(const std::string& path);
+
 /// The caller's environment as NAME=VALUE.
 [[nodiscard]] std::vector<std::string> current_environment();
 

@@ -92,6 +92,12 @@ TEST(ChildProcess, DescribesCodesAndSignals) {
   EXPECT_EQ((ExitStatus{0, SIGTERM}).shell_code(), 143);
 }
 
+TEST(ChildProcess, FilesThatCannotBeReadAreEmpty) {
+  EXPECT_THAT(read_small_file("/proc/self/stat"), ::testing::StartsWith(std::to_string(::getpid()) + " ("));
+  EXPECT_EQ(read_small_file("/proc/self/mem"), "");  // opens, and reading fails, as with a process that has ended since
+  EXPECT_EQ(read_small_file("/proc/no-such-process/stat"), "");
+}
+
 TEST(ChildProcess, EndsOrphansThatLeftTheirSession) {
   const Subreaper subreaper;
   auto child = start_child(shell("setsid sleep 1000 >/dev/null 2>&1 & echo started"));
