@@ -130,8 +130,8 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
   while (!ended) {
     std::vector<pollfd> polled = {{signals.fd(), POLLIN, 0}, {mailbox.fd(), POLLIN, 0}};
     executor->add_to(polled);
-    constexpr double kAgain_s = 1;  // after a commit that failed
-    const double wait_s = std::min(supervisor.next_s() - time.now_s(), turn.blocked() ? kAgain_s : 60.0);
+    constexpr double kAgainSeconds = 1;  // after a commit that failed
+    const double wait_s = std::min(supervisor.next_s() - time.now_s(), turn.blocked() ? kAgainSeconds : 60.0);
     int wait_ms = std::max(0, static_cast<int>(std::ceil(wait_s * 1000)));
     if (const int executor_ms = executor->poll_again_ms(); executor_ms >= 0) {
       wait_ms = std::min(wait_ms, executor_ms);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/daemon/process_identity.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <vector>
 
@@ -17,9 +18,16 @@ namespace maypole::daemon {
 
 namespace {
 
+/// By read(2): a stream throws where the process ends while its file is read. What was read until then is given.
 std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> part{};
+  ssize_t got = 0;
+  while (file.valid() && (got = ::read(file.get(), part.data(), part.size())) > 0) {
+    text.append(part.data(), static_cast<std::size_t>(got));
+  }
+  return text;
 }
 
 std::string boot_id() {
@@ -81,13 +89,14 @@ void signal_process(const base::Fd& process, int signal) {
 std::size_t kill_marked(const std::string& variable) {
   std::vector<base::Fd> killed;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (std::filesystem::directory_iterator entry("/proc", ignored); entry != std::filesystem::directory_iterator();
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size() || pid == ::getpid()) {
       continue;
     }
-    const std::string environment = '\0' + read_file(entry.path().string() + "/environ");
+    const std::string environment = '\0' + read_file(entry->path().string() + "/environ");
     if (environment.find('\0' + variable + '\0') != std::string::npos) {
       killed.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
       ::kill(pid, SIGKILL);

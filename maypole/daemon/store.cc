@@ -82,7 +82,7 @@ class Statement {
     const int result = ::sqlite3_step(statement_.get());
     column_ = 0;
     if (result != SQLITE_ROW && result != SQLITE_DONE) {
-      const absl::Status status = error_of(database_, "the store");
+      absl::Status status = error_of(database_, "the store");
       ::sqlite3_reset(statement_.get());
       return status;
     }

@@ -79,8 +79,9 @@ std::vector<std::string> read_strings(net::MessageReader& reader) {
 std::vector<std::uint64_t> output_starts(const std::string& folder) {
   std::vector<std::uint64_t> starts;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (std::filesystem::directory_iterator entry(folder, ignored); entry != std::filesystem::directory_iterator();
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
     std::uint64_t start = 0;
     if (name.starts_with("output.") && std::from_chars(name.data() + 7, name.data() + name.size(), start).ec == std::errc()) {
       starts.push_back(start);
