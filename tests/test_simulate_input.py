@@ -157,7 +157,8 @@ def test_a_run_that_is_interrupted_leaves_no_half_of_a_file(files):
     endless = ("--workload", "paper-contended", "--slots", "1000000", "--every-slot", "--utility", "sqrt")
     # A shell that started this test in the background has made its children deaf to SIGINT.
     running = subprocess.Popen([PROGRAM, "simulate", *endless, "--decisions", "d.jsonl", "--dump-decision", "5", "slot.json"],
-                               stderr=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                               stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     # The run is under way when its files are open, however slow the machine is.
     folder = f"/proc/{running.pid}/fd"
     until = time.monotonic() + LIMIT_S
