@@ -119,7 +119,8 @@ std::string format_bandwidth(Bandwidth bandwidth) {
   if (!bandwidth.limited()) {
     return "unlimited";
   }
-  return fmt::format("{:.4g} Mbit/s of payload", bandwidth.bytes_per_second * 8 / 1e6);
+  const double megabits = bandwidth.bytes_per_second * 8 / 1e6;
+  return megabits < 9999.5 ? fmt::format("{:.4g} Mbit/s of payload", megabits) : fmt::format("{:.4g} Gbit/s of payload", megabits / 1e3);
 }
 
 }  // namespace maypole::base

@@ -43,5 +43,10 @@ TEST(UnitsTest, DurationsReadAsPeopleWriteThem) {
   EXPECT_FALSE(parse_duration("soon").ok());
 }
 
+TEST(UnitsTest, RatesAreWrittenWithoutExponents) {
+  EXPECT_EQ(format_bandwidth(*parse_bandwidth("25GbE")), "23.75 Gbit/s of payload");
+  EXPECT_EQ(format_bandwidth(*parse_bandwidth("10Gbps")), "9500 Mbit/s of payload");
+}
+
 }  // namespace
 }  // namespace maypole::base

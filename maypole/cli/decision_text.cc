@@ -81,6 +81,31 @@ Json state_json(const sched::ActiveJob& job, const model::Cluster& cluster) {
   return state;
 }
 
+/// A pair of each bin.
+Json history_json(const sched::ServiceHistory& history) {
+  Json bins = Json::array();
+  for (const sched::ServiceHistory::Bin& bin : history.bins()) {
+    bins.push_back({bin.ended, bin.passed});
+  }
+  return bins;
+}
+
+void read_history(const formats::Value& value, sched::ServiceHistory& history) {
+  const std::vector<formats::Value> bins = value.list();
+  if (bins.size() != history.bins().size()) {
+    value.problem(fmt::format("has {} bins of service, not {}: dump the decision again", bins.size(), history.bins().size()));
+    return;
+  }
+  for (std::size_t k = 0; k < bins.size(); ++k) {
+    const std::vector<formats::Value> pair = bins[k].list();
+    if (pair.size() != 2) {
+      bins[k].problem("is no pair of jobs that ended and seconds that passed: dump the decision again");
+      return;
+    }
+    history.bins()[k] = {pair[0].number(), pair[1].number()};
+  }
+}
+
 /// A job's state at the position of its job in dump.instance.
 absl::Status read_state(const formats::Value& value, const formats::NamedCluster& names, formats::Problems& problems, DecisionDump& dump) {
   formats::Map map(value);
@@ -119,13 +144,14 @@ absl::StatusOr<DecisionDump> parse_dump(const std::string& text, const std::stri
   }
   MAYPOLE_RETURN_IF_ERROR(problems.status());
   MAYPOLE_ASSIGN_OR_RETURN(model::Instance instance, formats::read_instance(map["instance"], problems));
-  DecisionDump dump{{}, std::move(instance), {}, {}, {}, 0, 0, 0, {}, {}, {}};
+  DecisionDump dump{{}, std::move(instance), {}, {}, {}, 0, 0, 0, {}, {}, {}, {}};
   dump.policy.text = map["policy"].text();
   dump.policy.name = map["policy_name"].text();
   dump.policy.options = read_options(map["options"]);
   dump.slot = map["slot"].integer(0, std::numeric_limits<std::int64_t>::max());
   dump.unchanged_slots = map["unchanged_slots"].integer(0, std::numeric_limits<std::int64_t>::max());
   dump.remaining_slots = map["remaining_slots"].optional_number().value_or(std::numeric_limits<double>::infinity());
+  read_history(map["history"], dump.history);
   const formats::Value states = map["states"];
   const std::vector<formats::Value> listed = states.list();
   if (listed.size() != dump.instance.jobs.size() && problems.ok()) {
@@ -205,6 +231,7 @@ sched::SlotProblem DecisionDump::problem() const {
   problem.slot = slot;
   problem.slot_s = instance.slot_s;
   problem.unchanged_slots = unchanged_slots;
+  problem.history = &history;
   for (std::size_t i = 0; i < records.size(); ++i) {
     problem.jobs.push_back(sched::view_of(records[i], ids[i], problem.start_s(), remaining_slots));
     problem.jobs.back().waiting_s = waiting_s[i];  // as it was, to the last bit
@@ -227,6 +254,7 @@ std::string question_json(const sched::SlotProblem& problem, const PolicySpec& p
   json["options"] = options_json(policy.options);
   json["slot"] = problem.slot;
   json["unchanged_slots"] = problem.unchanged_slots;
+  json["history"] = history_json(problem.history != nullptr ? *problem.history : sched::ServiceHistory());
   json["remaining_slots"] = remaining == std::numeric_limits<double>::infinity() ? Json(nullptr) : Json(remaining);
   json["instance"] = Json::parse(formats::instance_json(asked));
   json["states"] = std::move(states);

@@ -37,6 +37,7 @@ struct DecisionDump {
   double remaining_slots = 0;
   std::int64_t slot = 0;
   std::int64_t unchanged_slots = 0;
+  sched::ServiceHistory history;
   formats::DecisionLine decision;  // the answer that was given
   std::string note;
   sched::Work work;

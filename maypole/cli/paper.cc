@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace maypole::cli {
 
@@ -65,6 +66,19 @@ absl::Status paper(Written& written) {
   return absl::OkStatus();
 }
 
+/// Refuses what the other paper's evaluation would have taken.
+absl::Status check_options(const CLI::App& command, const std::string& paper) {
+  const std::vector<std::string> foreign =
+      paper == "dear" ? std::vector<std::string>{"--figure", "--seeds", "--policy"} : std::vector<std::string>{"--searches"};
+  for (const std::string& name : foreign) {
+    if (command.count(name) > 0) {
+      return base::error(absl::StatusCode::kInvalidArgument, "{} is an option of {}, not of {}", name, paper == "dear" ? "gadget" : "dear",
+                         paper);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::function<int()> add_paper(CLI::App& app) {
@@ -84,8 +98,11 @@ std::function<int()> add_paper(CLI::App& app) {
       ->check(whole_number(1, 1000));
   command->add_option("--html", written->html, "Write a page with the figure");
   command->add_flag("--json", written->json, "Print one JSON object");
-  return [written] {
-    const absl::Status status = paper(*written);
+  return [written, command] {
+    absl::Status status = check_options(*command, written->paper);
+    if (status.ok()) {
+      status = paper(*written);
+    }
     return status.ok() ? 0 : fail("paper", status);
   };
 }

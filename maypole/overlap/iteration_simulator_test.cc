@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/overlap/iteration_simulator.h"
+#include "maypole/base/test_seed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,7 +80,7 @@ class RandomIterations : public ::testing::Test {
  protected:
   template <typename Check>
   void check(const Check& each) {
-    const unsigned seed = std::random_device{}();
+    const auto seed = base::test_seed();
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     for (int trial = 0; trial < 500 && !HasFailure(); ++trial) {

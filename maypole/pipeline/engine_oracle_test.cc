@@ -3,6 +3,7 @@
 // After any number of steps, parameters equal those of one process that has all gradients: for every schedule, update, optimizer and
 // world size, whatever the timing.
 
+#include "maypole/base/test_seed.h"
 #include "maypole/comm/ring_communicator.h"
 #include "maypole/pipeline/fake_communicator.h"
 #include "maypole/pipeline/training_script.h"
@@ -176,7 +177,7 @@ class EngineOracle : public ::testing::TestWithParam<OracleCase> {};
 
 TEST_P(EngineOracle, TrainsLikeOneProcessThatHasAllGradients) {
   const OracleCase& c = GetParam();
-  const unsigned seed = std::random_device{}();
+  const auto seed = base::test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   // Two models, as a GAN has; the second has two dtypes.
@@ -198,7 +199,7 @@ std::string name_of(const ::testing::TestParamInfo<OracleCase>& info) {
 INSTANTIATE_TEST_SUITE_P(All, EngineOracle, ::testing::ValuesIn(all_cases()), name_of);
 
 TEST(EngineMixedModels, ModelsOfDifferentSchedulesShareOneEngine) {
-  const unsigned seed = std::random_device{}();
+  const auto seed = base::test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const std::vector<ModelScript> scripts = {
@@ -217,7 +218,7 @@ TEST(EngineTuning, GroupsThatAreTunedWhateverTheScriptDoesChangeNoResult) {
       if (update == UpdateMode::kSharded && !overlap::make_schedule(schedule).value()->traits().allows_sharded) {
         continue;
       }
-      const unsigned seed = std::random_device{}();
+      const auto seed = base::test_seed();
       SCOPED_TRACE(fmt::format("{} seed {}", schedule, seed));
       std::mt19937 random(seed);
       std::vector<ModelScript> scripts = {
@@ -233,7 +234,7 @@ TEST(EngineTuning, GroupsThatAreTunedWhateverTheScriptDoesChangeNoResult) {
 }
 
 TEST(EngineHalfPrecision, TrainsNearTheExactResult) {
-  const unsigned seed = std::random_device{}();
+  const auto seed = base::test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (const UpdateMode update : {UpdateMode::kReplicated, UpdateMode::kSharded}) {
@@ -249,7 +250,7 @@ TEST(EngineHalfPrecision, TrainsNearTheExactResult) {
 }
 
 TEST(EngineCompression, TrainsNearTheExactResult) {
-  const unsigned seed = std::random_device{}();
+  const auto seed = base::test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   ModelScript script = make_script("weave", UpdateMode::kReplicated, OptimizerKind::kSgd, DType::kFloat32, DType::kFloat32, 0, random);

@@ -3,6 +3,7 @@
 // Several models in motion at once: what one rank waits for never stands behind what another rank does not take yet, and where ranks do
 // wait for one another, they are told.
 
+#include "maypole/base/test_seed.h"
 #include "maypole/comm/ring_communicator.h"
 #include "maypole/pipeline/engine.h"
 #include "maypole/pipeline/fake_communicator.h"
@@ -12,7 +13,6 @@
 
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,7 +54,7 @@ class EngineOrderTest : public ::testing::Test {
 
 TEST_F(EngineOrderTest, AParameterIsThereBeforeAModelThatStepsLaterIsSteppedEverywhere) {
   // This ring keeps to the order in which a rank supplies gathers, whatever their priorities: the real one does when it is quick.
-  run_ranks(make_fake_ring(kNumRanks, std::random_device{}()), UpdateMode::kSharded, [](Engine& engine, int rank) {
+  run_ranks(make_fake_ring(kNumRanks, base::test_seed()), UpdateMode::kSharded, [](Engine& engine, int rank) {
     for (int iteration = 0; iteration < 100; ++iteration) {
       go_backward(engine, 0);
       go_backward(engine, 1);

@@ -3,13 +3,13 @@
 
 // What the engine's tests share: engines of several ranks in one process, and a model of two parameters.
 
+#include "maypole/base/test_seed.h"
 #include "maypole/pipeline/engine.h"
 #include "maypole/pipeline/fake_communicator.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -26,7 +26,7 @@ using Body = std::function<void(Engine& engine, int rank)>;
 inline void run_ranks(int num_ranks, const EngineOptions& options, const Body& body,
                       std::vector<std::unique_ptr<comm::Communicator>> ring = {}) {
   if (ring.empty()) {
-    ring = make_fake_ring(num_ranks, std::random_device{}());
+    ring = make_fake_ring(num_ranks, base::test_seed());
   }
   std::vector<std::jthread> threads;
   for (int r = 0; r < num_ranks; ++r) {

@@ -69,6 +69,7 @@ void Controller::leave(model::JobId job, JobPhase phase, double at_s) {
   record.phase = phase;
   record.ended_s = at_s;
   record.current.reset();
+  history_.add(record.attained_s, phase == JobPhase::kFinished);
   std::erase(active_, job);
   changed();
 }
@@ -119,6 +120,7 @@ const SlotProblem& Controller::pose(std::int64_t slot) {
   problem_.cluster = &available_;
   problem_.slot = slot;
   problem_.slot_s = options_.slot_s;
+  problem_.history = &history_;
   problem_.unchanged_slots = slot == slot_ + 1 ? unchanged_slots_ : 0;
   problem_.jobs.clear();
   const double remaining = options_.slots > 0 ? static_cast<double>(options_.slots - slot) : std::numeric_limits<double>::infinity();

@@ -16,6 +16,7 @@
 #include "maypole/sched/decision.h"
 #include "maypole/sched/job_record.h"
 #include "maypole/sched/policy.h"
+#include "maypole/sched/service_history.h"
 #include "maypole/sched/slot_problem.h"
 
 #include <absl/status/status.h>
@@ -108,6 +109,7 @@ class Controller {
   std::deque<JobRecord> records_;  // [job]; a deque, so that what problem_ borrows stays
   std::unordered_set<std::string> ids_;
   std::vector<model::JobId> active_;
+  ServiceHistory history_;  // of the jobs that have ended
   SlotProblem problem_;
   std::vector<Placement> placements_;  // of the slot that was decided last
   std::int64_t slot_ = -1;             // decided last

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/sched/explain.h"
 
+#include "maypole/base/test_seed.h"
 #include "maypole/sched/sched_testing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 namespace maypole::sched {
 namespace {
@@ -45,7 +45,7 @@ TEST(Explain, SaysWhichAmountAWaitingJobLacksAndWhenItWillStart) {
 }
 
 TEST(Explain, TheEstimatedStartOfFifoIsTheStart) {
-  const std::uint64_t seed = std::random_device{}();
+  const auto seed = base::test_seed();
   SCOPED_TRACE(seed);
   base::Rng rng(seed);
   int compared = 0;
@@ -155,7 +155,7 @@ TEST(Explain, KnowsABudgetThatIsTooSmallForARigidPolicy) {
 }
 
 TEST(Explain, EveryJobOfEveryDecisionHasOneReasonAndTheCountsAddUp) {
-  const std::uint64_t seed = std::random_device{}();
+  const auto seed = base::test_seed();
   SCOPED_TRACE(seed);
   base::Rng rng(seed);
   for (int trial = 0; trial < 40; ++trial) {

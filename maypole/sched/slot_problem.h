@@ -5,6 +5,7 @@
 
 #include "maypole/model/cluster.h"
 #include "maypole/model/job.h"
+#include "maypole/sched/service_history.h"
 
 #include <span>
 #include <vector>
@@ -32,7 +33,8 @@ struct SlotProblem {
   double slot_s = 60;
   /// Slots decided since anything but progress and waiting changed: a job that came or ended, a worker_limit(), a server. 0: something did.
   std::int64_t unchanged_slots = 0;
-  std::vector<ActiveJob> jobs;  // in order of arrival (then of JobId)
+  const ServiceHistory* history = nullptr;  // of the jobs that have ended; borrowed for the slot; null: none has
+  std::vector<ActiveJob> jobs;              // in order of arrival (then of JobId)
 
   [[nodiscard]] double start_s() const { return static_cast<double>(slot) * slot_s; }
 };

@@ -15,7 +15,7 @@
 // Slots in which nothing came or ended go on as they are, where utilities are linear       gadget_hold.h
 //
 // gadget-blind does not see `work`; a `budget` it does, as a limit and as the reach of a convex utility. For `linear` utilities it weighs
-// progress by (slot + largest attained service) / (slot + attained service): what has run long is likely to run long still.
+// progress by what jobs that have ended say about one that has had so much service (gadget_service_index.h).
 
 #include "maypole/sched/policy.h"
 

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/sched/policies/gadget_candidate.h"
 
+#include "maypole/sched/policies/gadget_service_index.h"
 #include "maypole/sched/ring_placement.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace maypole::sched::gadget {
 
 namespace {
 
-constexpr double kNone = -std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNone = -kInfinity;
 // By how much, relative to its value, a running ring is preferred to an equal new one: equal inputs must not make rings move.
 constexpr double kKeep = 1e-7;
 constexpr double kPresence = 3e-4;  // of its best gain, for any job that runs
 constexpr double kPatience = 2;     // times its length: the time in which the worth of a waiting job grows by e
 constexpr double kLeastPatienceS = 7200;
-constexpr double kPatienceOfUnknownS = 86400;  // where the length is not known
+constexpr double kPatienceOfUnknownS = 2 * 86400;  // where the length is not known
+// Where lengths are hidden: what speaks for a job that runs, times its gain. Else jobs of about the same prospects take turns, and all end
+// late. (Mean completion time on cluster09 of Microsoft's: 0.99 of the best `las`, without it 1.5.)
+constexpr double kInService = 3;
 // How much more the progress of a job counts that needs every slot it has left to reach the end of its hull's chord.
 constexpr double kUrgency = 2;
 constexpr double kMostAge = 30;  // beyond it, e-foldings of age would drown all else in rounding
@@ -134,9 +140,13 @@ double Candidate::at_best(int workers) const {
 }
 
 std::vector<Candidate> make_candidates(const SlotProblem& problem, const CandidateOptions& options) {
-  double most_attained = 0;
-  for (const ActiveJob& active : problem.jobs) {
-    most_attained = std::max(most_attained, active.attained_s);
+  std::optional<ServiceIndex> index;  // of hidden lengths
+  double least = kInfinity;
+  if (options.blind) {
+    index.emplace(problem);
+    for (const ActiveJob& active : problem.jobs) {
+      least = std::min(least, (*index)(active.attained_s));
+    }
   }
   std::vector<Candidate> candidates;
   candidates.reserve(problem.jobs.size());
@@ -156,8 +166,8 @@ std::vector<Candidate> make_candidates(const SlotProblem& problem, const Candida
     // Factors of at least 1: the objective is never less than the utility.
     if (completes(job)) {
       candidate.gain_factor = *job.work / std::max(1e-9 * *job.work, *job.work - active.progress);
-    } else if (options.blind && job.utility.kind == model::UtilityKind::kLinear) {
-      candidate.gain_factor = (problem.slot_s + most_attained) / (problem.slot_s + active.attained_s);
+    } else if (index && job.utility.kind == model::UtilityKind::kLinear) {
+      candidate.gain_factor = (*index)(active.attained_s) / least;
     } else if (candidate.gain.chord() > 0 && std::isfinite(active.remaining_slots)) {
       const double slots_needed = candidate.gain.chord() / best_rate(active, job.max_workers, problem.slot_s);
       candidate.gain_factor = 1 + kUrgency * std::min(1.0, slots_needed / active.remaining_slots);
@@ -166,6 +176,7 @@ std::vector<Candidate> make_candidates(const SlotProblem& problem, const Candida
       candidate.limit = 0;
     }
     fill_tables(candidate);
+    double held = 0;  // what stopping it would throw away, beyond the gain
     if (candidate.limit > 0 && active.running()) {
       const model::RingShape shape = model::shape_of(*active.current);
       if (shape.workers >= candidate.min && shape.workers <= candidate.limit) {
@@ -173,13 +184,15 @@ std::vector<Candidate> make_candidates(const SlotProblem& problem, const Candida
         const double gained = candidate.gain_factor * candidate.gain(progress);
         candidate.keepable = true;
         candidate.keep_value = gained * (1 + kKeep) + candidate.change_cost(gained, progress);
+        held = options.blind ? kInService * gained : 0;
       }
     }
     if (candidate.limit > 0) {
       fill_hull(candidate);
       candidate.bonus =
           candidate.best *
-          (kPresence + std::expm1(std::min(kMostAge, ageing_rate(active, problem, options) * seconds_waited(active, problem))));
+              (kPresence + std::expm1(std::min(kMostAge, ageing_rate(active, problem, options) * seconds_waited(active, problem)))) +
+          held;
       for (int w = candidate.min; w <= candidate.limit; ++w) {
         candidate.local[static_cast<std::size_t>(w)] += candidate.bonus;
         candidate.spread[static_cast<std::size_t>(w)] += candidate.bonus;
