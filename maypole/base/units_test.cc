@@ -44,7 +44,7 @@ TEST(UnitsTest, DurationsReadAsPeopleWriteThem) {
 }
 
 TEST(UnitsTest, RatesAreWrittenWithoutExponents) {
-  EXPECT_EQ(format_bandwidth(*parse_bandwidth("25GbE")), "23.75 Gbit/s of payload");
+  EXPECT_EQ(format_bandwidth(*parse_bandwidth("25Gbps")), "23.75 Gbit/s of payload");
   EXPECT_EQ(format_bandwidth(*parse_bandwidth("10Gbps")), "9500 Mbit/s of payload");
 }
 
