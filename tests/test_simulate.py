@@ -122,8 +122,8 @@ def test_skipped_slots_change_nothing(files):
 @pytest.mark.parametrize("policy", ["gadget", "gadget-blind", "las:continuous:topology", "drf"])
 def test_a_dumped_decision_repeats_bit_for_bit(files, policy):
     utility = "linear" if policy == "gadget-blind" else "sigmoid"  # what it learns from jobs that ended counts there
-    simulated("--workload", "paper-contended", "--jobs", "100", "--slots", "60", "--utility", utility, "--policy", policy, "--dump-decision",
-              "50", "dump.json")
+    simulated("--workload", "paper-contended", "--jobs", "100", "--slots", "60", "--utility", utility, "--policy", policy,
+              "--dump-decision", "50", "dump.json")
     replayed = maypole("replay", "dump.json")
     assert replayed.returncode == 0, replayed.stderr
     assert "slot 50" in replayed.stdout
