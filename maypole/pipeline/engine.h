@@ -17,6 +17,7 @@
 #include "maypole/base/dtype.h"
 #include "maypole/base/units.h"
 #include "maypole/comm/communicator.h"
+#include "maypole/model/block_layout.h"
 #include "maypole/overlap/fusion_plan.h"
 #include "maypole/overlap/schedule.h"
 #include "maypole/pipeline/optimizer.h"
@@ -54,6 +55,7 @@ struct ModelOptions {
   TunedFor tuned_for;              // what an earlier run tuned `cuts` for; zeros: nothing is known
   std::string fusion_search;       // tune the groups while training (fusion_tuner.h): auto, plan, bayes, random, grid; empty: they stay
   bool compress_bfloat16 = false;  // float32 travels as bfloat16
+  bool keep_previous = false;      // sharded: an updated shard keeps its last value beside it, for read_shard(); costs as much as the shard
 };
 
 struct StepOptions {
@@ -154,6 +156,21 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] virtual absl::StatusOr<std::vector<std::byte>> read_state(ModelId model, std::size_t i, int slot) = 0;
   /// Sets it from `count` elements; a shard keeps its part.
   [[nodiscard]] virtual absl::Status write_state(ModelId model, std::size_t i, int slot, std::span<const std::byte> values) = 0;
+
+  // --- shards: what a rank that is lost takes with it, for those who keep copies (sharded updates) ---
+
+  /// The elements of parameter i that rank `rank` updates, counted from the parameter's first element, ascending.
+  [[nodiscard]] virtual std::vector<model::Interval> shard_elements(ModelId model, std::size_t i, int rank) = 0;
+  /// This rank's shard as it was after `steps` step() calls: the update count of each parameter (8 bytes each); then of each parameter its
+  /// own elements, and those of each state array. It is there after an error, too. kUnavailable: not on this rank. A step whose parameters
+  /// are in motion and the one before it both are (the latter with ModelOptions::keep_previous), so that ranks, of which some had begun
+  /// to update when others could not finish the step's last reduce-scatter, have one in common.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<std::byte>> read_shard(ModelId model, std::uint64_t steps) = 0;
+  /// Peers may fetch() `bytes` under `number` (below 2^24) from now on; null: no more.
+  virtual void offer(std::uint32_t number, std::shared_ptr<const std::vector<std::byte>> bytes) = 0;
+  /// Piece `piece` of kOfferPiece bytes (the last has what is left) of what `peer` offers; waits until it does. Thread: any.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<std::byte>> fetch(int peer, std::uint32_t number, std::uint32_t piece) = 0;
+  static constexpr std::size_t kOfferPiece = std::size_t{256} << 10;
 
   // --- end ---
   /// Forgets a model: no call may name it any more, and its memory goes when the last handle does. Ranks may do it at different times, and

@@ -67,6 +67,11 @@ class EngineImpl final : public Engine {
   absl::StatusOr<std::vector<std::byte>> read_state(ModelId model, std::size_t i, int slot) override;
   absl::Status write_state(ModelId model, std::size_t i, int slot, std::span<const std::byte> values) override;
 
+  std::vector<model::Interval> shard_elements(ModelId model, std::size_t i, int rank) override;
+  absl::StatusOr<std::vector<std::byte>> read_shard(ModelId model, std::uint64_t steps) override;
+  void offer(std::uint32_t number, std::shared_ptr<const std::vector<std::byte>> bytes) override;
+  absl::StatusOr<std::vector<std::byte>> fetch(int peer, std::uint32_t number, std::uint32_t piece) override;
+
   absl::Status remove_model(ModelId model, bool agreed) override;
   Report report(ModelId model) override;
   TuningReport tuning(ModelId model) override;
@@ -131,8 +136,12 @@ class EngineImpl final : public Engine {
   void gather_ended(ModelState& m, std::size_t g, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   [[nodiscard]] bool advance_update(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // engine_state.cc
+  // engine_state.cc, engine_shards.cc
   [[nodiscard]] absl::StatusOr<std::vector<std::byte>> answer_peer(std::uint64_t key) ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] absl::StatusOr<std::vector<std::byte>> answer_offer(std::uint64_t key) ABSL_LOCKS_EXCLUDED(mutex_);
+  /// Whether a question of a peer is about an offer; others have the number of a model here.
+  [[nodiscard]] static bool asks_for_offer(std::uint64_t key) { return key >> 56 == kOfferMark; }
+  static constexpr std::uint64_t kOfferMark = 255;
 
   const EngineOptions options_;
   const int rank_;
@@ -148,6 +157,7 @@ class EngineImpl final : public Engine {
   std::size_t reduces_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t reduce_bytes_in_motion_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t gather_order_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::uint32_t, std::shared_ptr<const std::vector<std::byte>>> offers_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   struct Awaited {

@@ -26,8 +26,8 @@ struct StateKey {
 };
 
 constexpr std::uint64_t kStepMask = (std::uint64_t{1} << 34) - 1;
-constexpr std::size_t kMaxModels = 256;
-constexpr double kGroupCost = 100e-6;  // seconds: threads that wake for a phase of a group, beside its start-up on the ring
+constexpr std::size_t kMaxModels = 255;  // the last number of 8 bits marks questions about offers
+constexpr double kGroupCost = 100e-6;    // seconds: threads that wake for a phase of a group, beside its start-up on the ring
 constexpr std::size_t kMaxParameters = std::size_t{1} << 20;
 constexpr std::size_t kMaxGroups = std::size_t{1} << 23;
 
@@ -168,9 +168,9 @@ absl::StatusOr<ModelId> EngineImpl::add_model(std::vector<ParameterSpec> paramet
                                   .num_ranks = num_ranks_,
                                   .rank = rank_}));
   }
-  MAYPOLE_ASSIGN_OR_RETURN(
-      std::unique_ptr<ModelMemory> memory,
-      ModelMemory::create(*communicator_, std::move(plan), options.num_state_slots, options.update == overlap::UpdateMode::kSharded));
+  MAYPOLE_ASSIGN_OR_RETURN(std::unique_ptr<ModelMemory> memory,
+                           ModelMemory::create(*communicator_, std::move(plan), options.num_state_slots,
+                                               options.update == overlap::UpdateMode::kSharded, options.keep_previous));
   base::MutexLock lock(mutex_);
   MAYPOLE_RETURN_IF_ERROR(error_);
   auto added = std::make_unique<ModelState>(id, std::move(parameters), options, std::move(schedule), std::move(memory));
@@ -288,6 +288,9 @@ absl::StatusOr<std::vector<std::byte>> EngineImpl::read_state(ModelId id, std::s
 }
 
 absl::StatusOr<std::vector<std::byte>> EngineImpl::answer_peer(std::uint64_t key) {
+  if (asks_for_offer(key)) {
+    return answer_offer(key);
+  }
   const StateKey wanted = decode(key);
   base::MutexLock lock(mutex_);
   const auto entry = models_.find(wanted.model);

@@ -259,9 +259,11 @@ bool EngineImpl::advance_update(ModelState& m) {
       }
       if (!m.drop) {
         const base::TimePoint begin = now();
+        m.updating = true;
         mutex_.unlock();
         m.memory->update_group(g, m.update_order());
         mutex_.lock();
+        m.updating = false;
         const base::TimePoint end = now();
         m.measurements.add_update(end - begin);
         timeline_.record(Track::kUpdate, {"update", static_cast<int>(g), m.id}, begin, end);

@@ -18,12 +18,18 @@ ZeroedBytes::ZeroedBytes(std::size_t size) : data_(static_cast<std::byte*>(std::
   }
 }
 
-ModelMemory::ModelMemory(overlap::FusionPlan plan, int num_slots, bool sharded, int rank, int num_ranks)
-    : plan_(std::move(plan)), num_slots_(num_slots), sharded_(sharded), rank_(rank), num_ranks_(num_ranks) {}
+ModelMemory::ModelMemory(overlap::FusionPlan plan, int num_slots, bool sharded, bool keep_previous, int rank, int num_ranks)
+    : plan_(std::move(plan)),
+      num_slots_(num_slots),
+      sharded_(sharded),
+      keep_previous_(keep_previous && sharded),
+      rank_(rank),
+      num_ranks_(num_ranks) {}
 
 absl::StatusOr<std::unique_ptr<ModelMemory>> ModelMemory::create(comm::Communicator& communicator, overlap::FusionPlan plan, int num_slots,
-                                                                 bool sharded) {
-  std::unique_ptr<ModelMemory> memory(new ModelMemory(std::move(plan), num_slots, sharded, communicator.rank(), communicator.num_ranks()));
+                                                                 bool sharded, bool keep_previous) {
+  std::unique_ptr<ModelMemory> memory(
+      new ModelMemory(std::move(plan), num_slots, sharded, keep_previous, communicator.rank(), communicator.num_ranks()));
   for (std::size_t a = 0; a < memory->plan_.arenas.size(); ++a) {
     const std::size_t bytes = std::max<std::size_t>(1, memory->plan_.arenas[a].count * memory->element_size(a));
     ArenaMemory arena;
@@ -31,6 +37,9 @@ absl::StatusOr<std::unique_ptr<ModelMemory>> ModelMemory::create(comm::Communica
     MAYPOLE_ASSIGN_OR_RETURN(arena.gradients, communicator.allocate(bytes));
     for (int slot = 0; slot < num_slots; ++slot) {
       arena.state.push_back(std::make_shared<ZeroedBytes>(memory->state_elements(a) * memory->element_size(a)));
+    }
+    for (int k = 0; memory->keep_previous_ && k <= num_slots; ++k) {
+      arena.previous.push_back(std::make_shared<ZeroedBytes>(memory->state_elements(a) * memory->element_size(a)));
     }
     memory->arenas_.push_back(std::move(arena));
   }
@@ -163,6 +172,9 @@ void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
     if (order.used[piece.tensor] == 0) {
       continue;
     }
+    for (std::size_t k = 0; keep_previous_ && k <= static_cast<std::size_t>(num_slots_); ++k) {
+      std::ranges::copy(bytes_of(piece, k), previous_bytes_of(piece, k).begin());
+    }
     const std::size_t a = plan_.tensors[piece.tensor].arena;
     const std::size_t size = element_size(a);
     ArenaMemory& arena = arenas_[a];
@@ -220,6 +232,41 @@ absl::Status ModelMemory::place_state(std::size_t i, int owner, std::span<const 
                        part.size(), taken);
   }
   return absl::OkStatus();
+}
+
+// --- shards ---
+
+std::vector<model::Interval> ModelMemory::shard_elements(std::size_t i, int rank) const {
+  const overlap::TensorPlace& place = plan_.tensors[i];
+  std::vector<model::Interval> parts = parts_of(place.elements, place.arena, rank);
+  for (model::Interval& part : parts) {
+    part = {part.begin - place.elements.begin, part.end - place.elements.begin};
+  }
+  return parts;
+}
+
+std::span<std::byte> ModelMemory::bytes_of(const Piece& piece, std::size_t k) const {
+  const std::size_t a = plan_.tensors[piece.tensor].arena;
+  const std::size_t size = element_size(a);
+  return k == 0 ? arenas_[a].parameters->bytes().subspan(piece.elements.begin * size, piece.elements.size() * size)
+                : arenas_[a].state[k - 1]->bytes().subspan(piece.state_element * size, piece.elements.size() * size);
+}
+
+std::span<std::byte> ModelMemory::previous_bytes_of(const Piece& piece, std::size_t k) const {
+  const std::size_t a = plan_.tensors[piece.tensor].arena;
+  const std::size_t size = element_size(a);
+  return arenas_[a].previous[k]->bytes().subspan(piece.state_element * size, piece.elements.size() * size);
+}
+
+void ModelMemory::append_shard(std::size_t i, absl::FunctionRef<bool(std::size_t)> replaced, std::vector<std::byte>& shard) const {
+  for (std::size_t k = 0; k <= static_cast<std::size_t>(num_slots_); ++k) {
+    for (const std::size_t g : plan_.tensors[i].groups) {
+      for (const Piece& piece : pieces_in(i, {plan_.groups[g].range.begin, plan_.groups[g].range.end})) {
+        const std::span<std::byte> bytes = replaced(g) ? previous_bytes_of(piece, k) : bytes_of(piece, k);
+        shard.insert(shard.end(), bytes.begin(), bytes.end());
+      }
+    }
+  }
 }
 
 }  // namespace maypole::pipeline

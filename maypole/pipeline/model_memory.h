@@ -10,6 +10,7 @@
 #include "maypole/pipeline/engine.h"
 #include "maypole/pipeline/optimizer.h"
 
+#include <absl/functional/function_ref.h>
 #include <absl/status/statusor.h>
 
 #include <cstdint>
@@ -46,9 +47,10 @@ class ZeroedBytes {
 
 class ModelMemory {
  public:
-  /// Collective: allocates the arenas, zeroed. `num_slots` state arrays; with `sharded` state only for the own shard.
+  /// Collective: allocates the arenas, zeroed. `num_slots` state arrays; with `sharded` state only for the own shard, and with
+  /// `keep_previous` room for what update_group() replaces there.
   static absl::StatusOr<std::unique_ptr<ModelMemory>> create(comm::Communicator& communicator, overlap::FusionPlan plan, int num_slots,
-                                                             bool sharded);
+                                                             bool sharded, bool keep_previous);
 
   [[nodiscard]] const overlap::FusionPlan& plan() const { return plan_; }
   /// Takes another plan that differs in its groups only.
@@ -80,12 +82,19 @@ class ModelMemory {
   /// Lays the state that rank `owner` keeps into the whole array. Errors: kFailedPrecondition for a wrong size.
   [[nodiscard]] absl::Status place_state(std::size_t i, int owner, std::span<const std::byte> part, std::span<std::byte> whole) const;
 
+  /// The elements of tensor i that `rank` updates, counted from the tensor's first.
+  [[nodiscard]] std::vector<model::Interval> shard_elements(std::size_t i, int rank) const;
+  [[nodiscard]] bool keeps_previous() const { return keep_previous_; }
+  /// Appends the own elements of tensor i, then those of each state array. `replaced(g)`: of group g those before its last update.
+  void append_shard(std::size_t i, absl::FunctionRef<bool(std::size_t)> replaced, std::vector<std::byte>& shard) const;
+
  private:
   struct ArenaMemory {
     // Shared with the front end's tensors (MemoryHandles).
     std::shared_ptr<comm::SharedMemory> parameters;
     std::shared_ptr<comm::SharedMemory> gradients;
-    std::vector<std::shared_ptr<ZeroedBytes>> state;  // [slot]; the whole arena, or the own chunks of all blocks one after the other
+    std::vector<std::shared_ptr<ZeroedBytes>> state;     // [slot]; the whole arena, or the own chunks of all blocks one after the other
+    std::vector<std::shared_ptr<ZeroedBytes>> previous;  // of own elements of parameters, then of each slot; laid out as state; or none
   };
   /// A run of elements of one tensor that this rank updates.
   struct Piece {
@@ -94,10 +103,13 @@ class ModelMemory {
     std::size_t state_element = 0;  // where its state begins
   };
 
-  ModelMemory(overlap::FusionPlan plan, int num_slots, bool sharded, int rank, int num_ranks);
+  ModelMemory(overlap::FusionPlan plan, int num_slots, bool sharded, bool keep_previous, int rank, int num_ranks);
   [[nodiscard]] std::span<std::byte> part(std::span<std::byte> arena, std::size_t i) const;
   [[nodiscard]] std::vector<model::Interval> parts_of(model::Interval elements, std::size_t arena, int rank) const;
   [[nodiscard]] std::vector<Piece> pieces_in(std::size_t i, model::Interval range) const;
+  /// The bytes of a piece: k = 0 the parameters, k = 1.. the state arrays.
+  [[nodiscard]] std::span<std::byte> bytes_of(const Piece& piece, std::size_t k) const;
+  [[nodiscard]] std::span<std::byte> previous_bytes_of(const Piece& piece, std::size_t k) const;
   void cut_pieces();
   [[nodiscard]] std::size_t state_element(std::size_t element, std::size_t arena) const;
   [[nodiscard]] std::size_t state_elements(std::size_t arena) const;
@@ -106,6 +118,7 @@ class ModelMemory {
   overlap::FusionPlan plan_;
   const int num_slots_;
   const bool sharded_;
+  const bool keep_previous_;
   const int rank_;
   const int num_ranks_;
   std::vector<ArenaMemory> arenas_;

@@ -68,6 +68,7 @@ struct ModelState {
   std::uint64_t steps = 0;          // step() calls
   std::uint64_t updates_begun = 0;  // the last step whose update has begun on this rank, and has ended
   std::uint64_t updates_done = 0;
+  bool updating = false;           // the engine thread is in the middle of a group
   std::uint64_t gather_order = 0;  // when step() or a forced gather was, among all models
   std::vector<Hyperparameters> hyper;
   bool drop = false;                       // this step updates nothing

@@ -72,6 +72,14 @@ void bind_elastic(nb::module_& module) {
       .def_prop_ro("epoch", [](const Order& order) { return order.membership.epoch; })
       .def_prop_ro("size", [](const Order& order) { return order.membership.members.size(); })
       .def("rank_of", [](const Order& order, int worker) { return order.membership.rank_of(elastic::WorkerId(worker)); })
+      .def_prop_ro("hosts",
+                   [](const Order& order) {
+                     std::vector<std::string> hosts;
+                     for (const elastic::Member& member : order.membership.members) {
+                       hosts.push_back(member.host);
+                     }
+                     return hosts;
+                   })
       .def("local_rank", [](const Order& order, int rank) { return order.membership.local_rank(rank); });
   nb::class_<ControlLink>(module, "ControlLink")
       .def(

@@ -58,7 +58,7 @@ pipeline::OptimizerKind to_optimizer(const std::string& name) {
 
 ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, const std::string& schedule, bool sharded,
                   const std::string& optimizer, int num_state_slots, std::size_t group_bytes, const std::string& fusion_search,
-                  bool compress_bfloat16, const pipeline::Cuts& cuts, const std::pair<double, double>& tuned_for) {
+                  bool compress_bfloat16, const pipeline::Cuts& cuts, const std::pair<double, double>& tuned_for, bool keep_previous) {
   std::vector<pipeline::ParameterSpec> specs;
   specs.reserve(parameters.size());
   for (const auto& [name, count, dtype, group] : parameters) {
@@ -76,6 +76,7 @@ ModelId add_model(Engine& engine, const std::vector<Parameter>& parameters, cons
   options.compress_bfloat16 = compress_bfloat16;
   options.cuts = cuts;
   options.tuned_for = {tuned_for.first, tuned_for.second};
+  options.keep_previous = keep_previous;
   const nb::gil_scoped_release release;
   return check(engine.add_model(std::move(specs), options));
 }
@@ -150,6 +151,32 @@ nb::dict tuning(Engine& engine, ModelId model) {
   return result;
 }
 
+/// A shard that was read: Python looks at its memory, and peers may fetch it.
+struct Shard {
+  std::shared_ptr<const std::vector<std::byte>> bytes;
+};
+
+std::shared_ptr<Shard> read_shard(Engine& engine, ModelId model, std::uint64_t steps) {
+  return std::make_shared<Shard>(Shard{std::make_shared<const std::vector<std::byte>>(check(engine.read_shard(model, steps)))});
+}
+
+nb::bytes fetch(Engine& engine, int peer, std::uint32_t number, std::uint32_t piece) {
+  std::vector<std::byte> values;
+  {
+    const nb::gil_scoped_release release;
+    values = check(engine.fetch(peer, number, piece));
+  }
+  return nb::bytes(reinterpret_cast<const char*>(values.data()), values.size());
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> shard_elements(Engine& engine, ModelId model, std::size_t i, int rank) {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  for (const model::Interval& part : engine.shard_elements(model, i, rank)) {
+    pairs.emplace_back(part.begin, part.end);
+  }
+  return pairs;
+}
+
 nb::bytes read_state(Engine& engine, ModelId model, std::size_t i, int slot) {
   std::vector<std::byte> values;
   {
@@ -162,17 +189,27 @@ nb::bytes read_state(Engine& engine, ModelId model, std::size_t i, int slot) {
 }  // namespace
 
 void bind_engine(nb::module_& module) {
+  nb::class_<Shard>(module, "Shard")
+      .def_prop_ro("address", [](const Shard& shard) { return to_address(shard.bytes->data()); })
+      .def_prop_ro("size", [](const Shard& shard) { return shard.bytes->size(); });
   module.def("join_ring", &join_ring, ReleaseGil(), nb::arg("environment"), nb::arg("timeout_s"));
   nb::class_<Engine>(module, "Engine")
       .def_prop_ro(
           "communicator", [](Engine& engine) { return &engine.communicator(); }, nb::rv_policy::reference_internal)
       .def("add_model", &add_model, nb::arg("parameters"), nb::arg("schedule"), nb::arg("sharded"), nb::arg("optimizer"),
            nb::arg("num_state_slots"), nb::arg("group_bytes"), nb::arg("fusion_search"), nb::arg("compress_bfloat16"),
-           nb::arg("cuts") = pipeline::Cuts(), nb::arg("tuned_for") = std::pair(0.0, 0.0))
+           nb::arg("cuts") = pipeline::Cuts(), nb::arg("tuned_for") = std::pair(0.0, 0.0), nb::arg("keep_previous") = false)
       .def("parameter", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.parameter(model, i)); })
       .def("gradient", [](Engine& engine, ModelId model, std::size_t i) { return address_and_size(engine.gradient(model, i)); })
       .def("state", [](Engine& engine, ModelId model, std::size_t i, int slot) { return address_and_size(engine.state(model, i, slot)); })
       .def("handles", &handles)
+      .def("shard_elements", &shard_elements)
+      .def("read_shard", &read_shard, ReleaseGil())
+      .def(
+          "offer",
+          [](Engine& engine, std::uint32_t number, const Shard* shard) { engine.offer(number, shard == nullptr ? nullptr : shard->bytes); },
+          nb::arg("number"), nb::arg("shard").none())
+      .def("fetch", &fetch)
       .def("remove_model", [](Engine& engine, ModelId model, bool agreed) { check(engine.remove_model(model, agreed)); })
       .def("plan", &Engine::plan, nb::rv_policy::reference_internal)
       .def("mark_forward", &Engine::mark_forward)
@@ -214,9 +251,10 @@ void bind_engine(nb::module_& module) {
       .def("report", &report)
       .def("tuning", &tuning)
       .def("times_tuned", &Engine::times_tuned)
-      .def("end_with_process", [](Engine& engine, std::string timeline_file) {
-        pipeline::end_with_process(engine.shared_from_this(), std::move(timeline_file));
-      })
+      .def("end_with_process",
+           [](Engine& engine, std::string timeline_file) {
+             pipeline::end_with_process(engine.shared_from_this(), std::move(timeline_file));
+           })
       .def("finalize", [](Engine& engine) { check(engine.finalize()); }, ReleaseGil());
 }
 
