@@ -176,7 +176,7 @@ std::string ControlPlane::not_departed() const {
 
 void ControlPlane::ask(std::size_t peer, std::uint64_t key, OnAnswer on_answer) {
   if (next_ == nullptr) {
-    on_answer(base::error(absl::StatusCode::kFailedPrecondition, "{} cannot be asked: {} has ended and is gone", name(peer),
+    on_answer(base::error(absl::StatusCode::kAborted, "{} cannot be asked: {} has ended and is gone", name(peer),
                           name((settings_.rank + 1) % settings_.num_ranks)));
     return;
   }
@@ -237,7 +237,7 @@ void ControlPlane::take_answer(const ControlChannel::Message& message) {
 void ControlPlane::lose_channel(bool to_next) {
   (to_next ? next_ : previous_) = nullptr;
   const std::size_t step = to_next ? 1 : settings_.num_ranks - 1;
-  fail_questions(base::error(absl::StatusCode::kFailedPrecondition, "no answer can come: {} has ended and is gone",
+  fail_questions(base::error(absl::StatusCode::kAborted, "no answer can come: {} has ended and is gone",
                              name((settings_.rank + step) % settings_.num_ranks)));
 }
 

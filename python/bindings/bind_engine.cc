@@ -189,6 +189,7 @@ nb::bytes read_state(Engine& engine, ModelId model, std::size_t i, int slot) {
 }  // namespace
 
 void bind_engine(nb::module_& module) {
+  module.attr("OFFER_PIECE") = Engine::kOfferPiece;
   nb::class_<Shard>(module, "Shard")
       .def_prop_ro("address", [](const Shard& shard) { return to_address(shard.bytes->data()); })
       .def_prop_ro("size", [](const Shard& shard) { return shard.bytes->size(); });

@@ -112,6 +112,14 @@ def lasting(folder):
     """The lines of steps that count. A step that was lost with all who had made it was made again: in a later epoch, or from a checkpoint
     on, in a later life. Of such a worker that line is among its last."""
     ledgers = lines_of(folder, "ledger")
+    undone = [line for lines in ledgers.values() for line in lines if line["how"] == "undone"]
+
+    def counts(line):
+        """Whether it was not taken back, with all steps that followed, by those who had parted from it."""
+        taken_back = any(line["life"] == cut["life"] and line["step"] >= cut["step"] and line["epoch"] < cut["epoch"] for cut in undone)
+        return line["how"] != "undone" and not taken_back
+
+    ledgers = {worker: [line for line in lines if counts(line)] for worker, lines in ledgers.items()}
     resumed = {line["life"]: line["step"] for lines in ledgers.values() for line in lines if line["how"] == "resumed"}
     newest = {}
     for lines in ledgers.values():
@@ -150,7 +158,8 @@ def check_digests(folder):
 
 def sizes(folder):
     """The numbers of workers that training went through, in order."""
-    by_step = {line["step"]: line["workers"] for lines in lines_of(folder, "ledger").values() for line in lines if line["how"] == "done"}
+    done = [line for lines in lines_of(folder, "ledger").values() for line in lines if line["how"] == "done"]
+    by_step = {line["step"]: line["workers"] for line in sorted(done, key=lambda line: line["epoch"])}
     result = []
     for step in sorted(by_step):
         if not result or result[-1] != by_step[step]:

@@ -19,7 +19,7 @@ from maypole.torch.elastic import packing
 
 DEFAULTS = {
     "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
-    "schedule": "weave", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False,
+    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False,
 }  # fmt: skip
 
 
@@ -87,11 +87,13 @@ def main():
     torch.set_num_threads(1)
     maypole.init()
     model = make_model(settings)
-    optimizer = maypole.DistributedOptimizer(make_optimizer(settings, model), model, schedule=settings["schedule"])
+    optimizer = maypole.DistributedOptimizer(
+        make_optimizer(settings, model), model, schedule=settings["schedule"], update=settings["update"]
+    )
     scheduler = make_scheduler(optimizer)
     loop = maypole.elastic.Loop(
         model, optimizer, Squares(settings["samples"]), settings["batch"], epochs=settings["epochs"], scheduler=scheduler, seed=3,
-        ledger=f"{folder}/ledger-{number}.jsonl",
+        ledger=f"{folder}/ledger-{number}.jsonl", copy_budget=1.0,
     )  # fmt: skip
 
     def maybe_fail(where):
@@ -101,7 +103,10 @@ def main():
                 while not os.path.exists(fault.get("after", folder)):
                     time.sleep(0.005)
                 open(done, "w").close()
-                os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fault["do"]])
+                if fault["do"] == "cut":
+                    maypole.runtime.current().engine.abort("a test cuts the ring")
+                else:
+                    os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fault["do"]])
 
     optimizer.register_step_pre_hook(lambda *_: maybe_fail("averaged"))
     for batch in loop:

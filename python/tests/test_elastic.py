@@ -99,3 +99,42 @@ def test_resizes_that_cannot_be_are_refused_in_a_line_and_the_ledger_lists_the_s
     ledgers = lines_of(tmp_path, "ledger")
     assert [len(ledgers[worker][0]["share"]) for worker in range(3)] == [7, 7, 6]
     assert sum((ledgers[worker][0]["share"] for worker in range(3)), []) == ledgers[0][0]["samples"]
+
+
+def undone(folder):
+    """The steps from which on workers began again, for each change of epoch."""
+    lines = [line for lines in lines_of(folder, "ledger").values() for line in lines]
+    return {line["epoch"]: line["step"] for line in lines if line["how"] == "undone"}
+
+
+@pytest.mark.parametrize(("optimizer", "schedule", "path"), [("adamw", "weave", [1, 3, 2]), ("sgd", "dear", [2, 3])])
+def test_shards_move_to_their_new_owners(tmp_path, optimizer, schedule, path):
+    settings = {"optimizer": optimizer, "schedule": schedule, "update": "sharded"}
+    with ElasticRun(tmp_path, start=path[0], pause=0.01, until_end=True, epochs=1000, **settings) as run:
+        run.wait_for_step(2)
+        for after in path[1:]:
+            assert run.resize(after).returncode == 0
+        run.finish(end=True)
+    assert sizes(tmp_path) == path
+    assert undone(tmp_path) == {}
+    check_all(tmp_path, num_steps=None, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("places", [[(1, "stepped"), (0, "backward")], [(2, "forward"), (1, "reduced")]])
+def test_a_lost_shard_is_taken_from_its_copy(tmp_path, places):
+    faults = [{"worker": worker, "step": 9 + 10 * k, "where": where, "do": "kill"} for k, (worker, where) in enumerate(places)]
+    with ElasticRun(tmp_path, start=3, faults=faults, update="sharded", pause=0.02) as run:
+        output = run.finish()
+    assert "copied to the next worker, which a lost host would take along" in output
+    assert sizes(tmp_path) == [3, 2, 1]
+    check_all(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["forward", "backward", "stepped"])
+def test_with_nobody_lost_a_broken_step_of_shards_is_repeated_alone(tmp_path, where):
+    faults = [{"worker": 1, "step": 9, "where": where, "do": "cut"}]
+    with ElasticRun(tmp_path, start=3, faults=faults, update="sharded") as run:
+        run.finish()
+    assert all(step >= 9 for step in undone(tmp_path).values())
+    assert sizes(tmp_path) == [3]
+    check_all(tmp_path)

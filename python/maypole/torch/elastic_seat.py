@@ -18,6 +18,11 @@ def seat():
     return _seat
 
 
+def keeps_previous_shards():
+    """Whether updated shards keep their last value until their step is done everywhere (maypole run --no-undo)."""
+    return _seat is not None and os.environ.get("MAYPOLE_ELASTIC_UNDO", "1") != "0"
+
+
 def take_seat(environment):
     """Looks whether the launcher gave this process a control socket."""
     global _seat
@@ -40,6 +45,7 @@ class Seat:
         self._meeting_s = max(4.0, 2 * environment.heartbeat_s)
         self._link = _core.ControlLink(control, environment.heartbeat_s)
         self.epoch = 0
+        self.hosts = []  # [rank] of the epoch
         self._orders = []
 
     def found(self, form):
@@ -84,7 +90,7 @@ class Seat:
             rank = order.rank_of(self.number)
             if rank is None:
                 raise SystemExit(0)
-            self.epoch = order.epoch
+            self.epoch, self.hosts = order.epoch, order.hosts
             try:
                 environment = _core.ring_of(self._environment, order, rank, self._listener, self._meeting_s)
                 step, idle_s = form(environment, rank, order.size)

@@ -8,7 +8,7 @@ from collections import OrderedDict
 import torch
 
 from maypole.errors import ClosedError, UsageError
-from maypole.torch import guard, inspection, joining, profiling, runtime, tuning
+from maypole.torch import elastic_seat, guard, inspection, joining, profiling, runtime, tuning
 from maypole.torch.buffers import BufferBroadcast
 from maypole.torch.collectives import all_reduce, check_agreement
 from maypole.torch.forward import ForwardHooks
@@ -88,6 +88,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "optimizer": kind,
             "num_state_slots": 0,
             **grouping,
+            **({"keep_previous": True} if sharded and elastic_seat.keeps_previous_shards() else {}),
             "compress_bfloat16": compression == "bf16",
         }
         here.engine.check_options(options)
@@ -118,7 +119,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Leaves the ring: parameters and state stay in this process, as the last finished step left them. No peer is asked."""
         if self._rounds is None:
             return
-        if self._kind != "none":
+        if self._kind != "none" and not self.sharded:
             self._state.keep()
         self._retire()
         with unguarded():
@@ -190,7 +191,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Updates the parameters from the averaged gradients. Parameters that are still on their way make their first user wait."""
         if self._transaction is not None:
             self._transaction.begin_step(closure)
-            self.synchronize()  # from here on the update needs no peer: it is done whole, or not at all
+            if not self.sharded:
+                self.synchronize()  # from here on the update needs no peer: it is done whole, or not at all
         if self._profiler is None:
             return self._step(closure)
         with self._profiler.step():

@@ -67,6 +67,13 @@ def _slot_names(kind, param_groups):
     }[kind]
 
 
+def as_torch_has_it(kind, count, arrays):
+    """One parameter's entry in torch's state. arrays: the engine's, by torch's names."""
+    if count == 0 and kind != "adagrad":  # Adagrad has its sums from the start
+        return {}
+    return arrays if kind == "sgd" else {"step": torch.tensor(float(count), dtype=torch.float32), **arrays}
+
+
 class EngineState:
     """The optimizer state of one model, kept by the engine and shown in inner.state as torch would have it."""
 
@@ -84,6 +91,15 @@ class EngineState:
     @property
     def num_slots(self):
         return len(self._slots)
+
+    @property
+    def slot_names(self):
+        return self._slots
+
+    @property
+    def taken(self):
+        """Whether the engine's state is the one that counts."""
+        return self._taken
 
     def hyperparameters(self):
         groups = self._inner.param_groups
@@ -163,12 +179,9 @@ class EngineState:
         rounds = self._rounds
         for i, parameter in enumerate(rounds.parameters):
             count = rounds.engine.update_count(rounds.model, i)
-            if count == 0 and self._kind != "adagrad":  # Adagrad has its sums from the start
-                continue
-            entry = {name: tensor_of(i, slot) for slot, name in enumerate(self._slots)}
-            if self._kind != "sgd":
-                entry = {"step": torch.tensor(float(count), dtype=torch.float32), **entry}
-            self._inner.state[parameter] = entry
+            if count > 0 or self._kind == "adagrad":
+                arrays = {name: tensor_of(i, slot) for slot, name in enumerate(self._slots)}
+                self._inner.state[parameter] = as_torch_has_it(self._kind, count, arrays)
 
     def hide(self):
         """Drops copies that show() gathered or load_state_dict() left: the engine's are the ones that count."""

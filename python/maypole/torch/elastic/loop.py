@@ -17,6 +17,7 @@ import torch
 from maypole.errors import MaypoleError, UsageError
 from maypole.torch import elastic_seat, inspection, runtime
 from maypole.torch.elastic import checkpoints, data, transfer
+from maypole.torch.elastic.shards import Shards
 from maypole.torch.optimizer import DistributedOptimizer
 
 
@@ -30,6 +31,7 @@ class Loop:
     ledger: a file to which this worker appends a JSON line for each committed step: its samples, and how many workers made it.
     checkpoint_dir: a folder, the same for all workers, for the last `checkpoint_keep` checkpoints, one every so many steps or so much time
         (checkpoint_every=500, "10min"). Training begins with the newest good one there. `maypole run` may say otherwise.
+    copy_budget: the part of a link that copies of shards may take (update="sharded").
     Other options go to torch's DataLoader (collate_fn, num_workers, ...).
     """
 
@@ -49,6 +51,7 @@ class Loop:
         checkpoint_dir=None,
         checkpoint_every="10min",
         checkpoint_keep=3,
+        copy_budget=0.01,
         **loader_options,
     ):
         if not isinstance(optimizer, DistributedOptimizer):
@@ -60,11 +63,10 @@ class Loop:
                 raise UsageError(f"elastic.Loop decides which samples each worker gets; leave {name} out")
         self._here = runtime.current()
         self._seat = elastic_seat.seat()
-        if self._seat is not None and optimizer.sharded:
-            raise UsageError("elastic.Loop does not take update='sharded' yet: a lost worker's shard would be lost; use 'replicated'")
         if self._here.backend != "native":
             raise UsageError("elastic.Loop needs the native back end")
         self._model, self._optimizer, self._dataset = model, optimizer, dataset
+        self._shards = Shards(optimizer, model, self._seat, copy_budget) if self._seat is not None and optimizer.sharded else None
         self._scheduler, self._scheduler_per, self._scaler = scheduler, scheduler_per, scaler
         self._seed, self._loader_options = seed, loader_options
         max_workers = self._here.size if self._seat is None else self._seat.max_workers
@@ -110,9 +112,13 @@ class Loop:
             self._seat.begin_loop(self._what, self._step, self._form)
         if self._is_newcomer:
             self._begin_from_checkpoint()
+        if self._shards is not None and not self._shards.begun:
+            self._shards.ring_begins(self._here, self._step, self._record())
         while True:
             if self._step == self._plan.num_steps:
                 try:
+                    if self._shards is not None:
+                        self._optimizer.flush()  # the last step may still be taken back
                     self._keep_last()
                 except elastic_seat.BROKEN as error:
                     self._change(_words(error))
@@ -143,6 +149,8 @@ class Loop:
         data.seed_step(self._seed, self._step, here.rank)
         if self._seat is not None:
             self._buffers_before = [buffer.detach().clone() for buffer in self._buffers]
+        if self._shards is not None:
+            self._shards.committed(self._step, self._record(), 0)
         share, weight = self._plan.share(self._step, here.size, here.rank)
         if self._optimizer._rounds is not None:
             self._optimizer._rounds.weight = weight
@@ -156,19 +164,21 @@ class Loop:
         if closure is not None:
             raise UsageError("elastic.Loop does not take a closure: it would be called again after a failure")
 
-    def commit(self):
+    def commit(self, updated=True):
         """The update is done: the step counts."""
         batch = self._open_batch
         batch.committed = True
         self._write_ledger(batch.share, "done")
         self._buffers_before = []
-        self._advance()
+        self._advance(updated)
 
-    def _advance(self):
+    def _advance(self, updated):
         self._step += 1
         self._committed_at = time.perf_counter()
         if self._scheduler is not None and (self._scheduler_per == "step" or self._step % self._plan.steps_per_epoch == 0):
             self._scheduler.step()
+        if self._shards is not None:
+            self._shards.committed(self._step, self._record(), int(updated))
 
     def _leave(self, batch, error):
         """The batch's context ends. Returns whether the error is dealt with."""
@@ -176,7 +186,7 @@ class Loop:
         if error is None:
             if not batch.committed:  # the scaler found infinities, on all ranks alike: the step counts, and changes nothing
                 self._open_batch = batch
-                self.commit()
+                self.commit(updated=False)
                 self._open_batch = None
             return False
         if self._seat is None or not isinstance(error, elastic_seat.BROKEN):
@@ -248,15 +258,25 @@ class Loop:
         if self._flags is not None:
             work, flags = self._flags
             work.wait()
-            if flags.item() == self._here.size:
+            wants_stop, copied, due = (flags == self._here.size).tolist()
+            if wants_stop:
                 return True
-        flags = torch.tensor([float(asked)], dtype=torch.float64)
+            if self._shards is not None:
+                self._shards.follow(copied, due)
+        flags = torch.tensor([float(asked), *((0.0, 0.0) if self._shards is None else self._shards.flags())], dtype=torch.float64)
         self._flags = self._here.transport.all_reduce(flags, False), flags
         return False
 
     def _change(self, reason):
         """Leaves the ring and enters the next epoch; reason: why the ring broke, "" where all have agreed to stop."""
         self._flags = self._batches = None
+        if self._shards is not None:
+            try:
+                if not reason and self._here.size > 1:
+                    self._shards.gather()
+            except elastic_seat.BROKEN as error:
+                reason = _words(error)
+            self._shards.ring_ends()
         self._optimizer._come_to_rest()
         with torch.no_grad():
             for buffer, before in zip(self._buffers, self._buffers_before):
@@ -272,13 +292,18 @@ class Loop:
         """Forms a ring of the announced members and makes all states equal. Returns the step, and for how long none was made here."""
         here = self._here
         self._flags = self._batches = None
+        if self._shards is not None:
+            self._shards.ring_ends()
         self._optimizer._come_to_rest()
         elastic_seat.leave_ring(here, "another one follows")
         elastic_seat.form_ring(here, environment, rank, size, None)
-        self._align()
+        if self._shards is None or not self._align_shards():
+            self._align()
         if self._checkpoints is not None:
             self._checkpoints.began(self._step)
         self._optimizer._open(here, aligned=True)
+        if self._shards is not None:
+            self._shards.ring_begins(here, self._step, self._record())
         return self._step, time.perf_counter() - self._committed_at
 
     def _align(self):
@@ -300,6 +325,44 @@ class Loop:
     def _ask_all(self, step):
         here = self._here
         return [step] if here.size == 1 else transfer.agree_on_steps(here.transport, here.rank, here.size, step)
+
+    def _align_shards(self):
+        """Everybody goes on from the latest step that is whole between all ranks. False: there is none, and a checkpoint is needed."""
+        step, record = self._shards.align(self._here, self._checkpoints is not None)
+        if step is None or step < 0:
+            self._is_newcomer = self._is_newcomer or step == -1
+            return False
+        for group, options in zip(self._optimizer._inner.param_groups, record["options"]):
+            group.update(options)
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(record["scheduler"])
+        if self._scaler is not None:
+            self._scaler.load_state_dict(record["scaler"])
+        with torch.no_grad():
+            for buffer, value in zip(self._buffers, record["buffers"]):
+                buffer.copy_(value)
+        if not self._is_newcomer and step < self._step:
+            self._write_ledger([], "undone", step)
+        elif not self._is_newcomer:
+            for missed in range(self._step, step):
+                self._write_ledger([], "taken over", missed)
+        self._is_newcomer = False
+        self._step = step
+        self._life = record["life"]
+        if self._here.size > 1:
+            inspection.share_buffers(self._buffers)
+        return True
+
+    def _record(self):
+        """What is restored beside parameters and moments."""
+        groups = self._optimizer._inner.param_groups
+        return {
+            "life": self._life,
+            "options": [{name: value for name, value in group.items() if name != "params"} for group in groups],
+            "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
+            "scaler": None if self._scaler is None else self._scaler.state_dict(),
+            "buffers": [buffer.detach() for buffer in self._buffers],
+        }
 
     def _state(self):
         return {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank's state becomes that of the ranks that lack it, over the ring: in chunks, each with its checksum."""
 
+import ctypes
 import json
 import zlib
 
@@ -19,6 +20,25 @@ def agree_on_steps(transport, rank, size, step):
     steps[rank] = step
     transport.all_gather(as_bytes(steps)).wait()
     return steps.tolist()
+
+
+def exchange(transport, rank, size, text):
+    """The texts of all ranks, [rank]."""
+    mine = text.encode()
+    lengths = torch.zeros(size, dtype=torch.int64)
+    lengths[rank] = len(mine)
+    transport.all_gather(as_bytes(lengths)).wait()
+    texts = torch.zeros(size, int(lengths.max()), dtype=torch.uint8)
+    texts[rank, : len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+    transport.all_gather(texts.view(-1)).wait()
+    return [texts[r, : lengths[r]].numpy().tobytes().decode() for r in range(size)]
+
+
+def memory_of(shard):
+    """The memory of a core object that has an address and a size, as bytes; it keeps the object."""
+    buffer = (ctypes.c_byte * shard.size).from_address(shard.address)
+    buffer.kept = shard
+    return torch.frombuffer(buffer, dtype=torch.uint8)
 
 
 def send(transport, root, value):
