@@ -44,6 +44,7 @@ struct Written {
   std::string start_timeout;
   std::vector<std::string> environment;
   std::string heartbeat;
+  bool no_undo = false;
   int iterations = 30;  // profile
   bool elastic = false;
   std::string workers;  // --elastic: MIN:MAX
@@ -120,8 +121,9 @@ absl::Status check_elastic(Written& written) {
   const auto wrong = absl::StatusCode::kInvalidArgument;
   ElasticOptions& options = written.elastic_options;
   if (!written.elastic) {
-    const char* flag =
-        !written.workers.empty() ? "--workers" : (written.retries ? "--retries" : (!written.name.empty() ? "--name" : nullptr));
+    const char* flag = written.no_undo            ? "--no-undo"
+                       : !written.workers.empty() ? "--workers"
+                                                  : (written.retries ? "--retries" : (!written.name.empty() ? "--name" : nullptr));
     return flag == nullptr ? absl::OkStatus() : base::error(wrong, "{} needs --elastic: without it the number of workers is fixed", flag);
   }
   if (written.backend == "c10d") {
@@ -142,6 +144,9 @@ absl::Status check_elastic(Written& written) {
   options.workers = written.num_workers == 0 ? range.max : written.num_workers;
   if (options.workers < range.min || options.workers > range.max) {
     return base::error(wrong, "-n {} is outside of --workers {}:{}", options.workers, range.min, range.max);
+  }
+  if (written.no_undo) {
+    written.run.settings["MAYPOLE_ELASTIC_UNDO"] = "0";
   }
   options.retries = written.retries.value_or(kDefaultRetries);
   options.name = written.name;
@@ -292,6 +297,8 @@ std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
   run->add_option("--checkpoint-every", written->checkpoint_every, "A number of steps, or a duration, as 10min (the default)")
       ->check(filled());
   run->add_option("--checkpoint-keep", written->checkpoint_keep, "How many checkpoints stay; default: 3")->check(CLI::Range(1, 1000000));
+  run->add_flag("--no-undo", written->no_undo,
+                "With --elastic and sharded updates: keep no last values; a broken step costs those since the last copy");
   run->add_option("--heartbeat", written->heartbeat, "Silence after which a worker is lost, as 2s (the default)")->check(filled());
   run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
   return add_job_command(*run, std::move(command), std::move(written));

@@ -28,6 +28,8 @@ from maypole.torch.elastic import transfer
 from maypole.torch.placement import unguarded
 from maypole.torch.state import as_torch_has_it
 
+_SHORTEST_S = 0.1  # between two copies: setting a shard aside waits for the step's parameters, which the forward pass would hide
+
 
 @dataclasses.dataclass
 class Part:
@@ -143,7 +145,7 @@ class Shards:
         mine = self._part(step, shard)
         holders = holders_of(self._hosts)
         seconds_per_byte = max(engine.edge_cost[1], 1e-12) / self._budget
-        self._copied_at, self._interval_s = time.monotonic(), mine.data.numel() * seconds_per_byte
+        self._copied_at, self._interval_s = time.monotonic(), max(_SHORTEST_S, mine.data.numel() * seconds_per_byte)
         if self._number == 1 and here.rank == 0:
             alone = len(set(self._hosts)) == 1
             where = "the next worker, which a lost host would take along" if alone else "the next worker on another host"
