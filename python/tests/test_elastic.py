@@ -134,7 +134,10 @@ def test_with_nobody_lost_a_broken_step_of_shards_is_repeated_alone(tmp_path):
     with ElasticRun(tmp_path, start=3, faults=faults, update="sharded") as run:
         output = run.finish()
     assert output.count("maypole: epoch ") == 3
-    assert all(step in (7, 14, 21) for step in undone(tmp_path).values())
+    # A cut may be seen a step later; what a worker takes back is the last step it had made, and no more.
+    for lines in lines_of(tmp_path, "ledger").values():
+        for before, line in zip(lines, lines[1:]):
+            assert line["how"] != "undone" or (before["how"], before["step"]) == ("done", line["step"]), lines
     assert sizes(tmp_path) == [3]
     check_all(tmp_path)
 
