@@ -6,6 +6,10 @@ Rows by kind:
              slowest worker, less an ordinary iteration; from and to how many workers; `asked_s`, from the order to its end
   failure    a worker killed, or frozen: `lost_s`, from the fault to the next step committed by every survivor
   overhead   `iteration_s` of a fixed number of workers, in the loop and without it, in alternating rounds
+  chaos      one run with many random faults and resizes (python/tests/chaos.py): `events`; `iteration_s` before the first one and, as the
+             median of what was measured between them with as many workers, `between_s`
+`peer` is maypole where there is none; torchrun's elastic agents are measured beside it. --only measures one
+part, and keeps the others' rows.
 State is 100 MB (parameters and both moments of AdamW, float32) on one host.
 """
 
@@ -24,8 +28,10 @@ import time
 from pathlib import Path
 
 from benchmarks.common import ROOT, Rows, maypole_program, progress, worker_environment
+from benchmarks.elastic_peers import measure_torchrun
 
 STATE_BYTES = 100_000_000
+CHAOS_WINDOW = 20  # steps
 LIMIT_S = 120
 
 
@@ -161,15 +167,48 @@ def measure_overhead(rows: Rows, workers: int, rounds: int) -> None:
             progress(f"{kind}: {usual * 1e3:.1f} ms an iteration")
 
 
+def measure_chaos(rows: Rows, events: int, seed: int) -> None:
+    """4 to 8 workers; what is lost is replaced. The end is compared with one undisturbed process."""
+    sys.path[:0] = [str(ROOT / "python" / "tests"), str(ROOT / "python")]
+    from chaos import EVENTS, Chaos
+
+    began = time.monotonic()
+    between = []
+    per_event = 60  # steps, at most
+    with tempfile.TemporaryDirectory() as name, Chaos(
+        Path(name), seed, start=4, least=4, most=8, heartbeat="4s", replace=True, samples=20 * (per_event * (events + 10) // 3)
+    ) as chaos:  # fmt: skip
+        before = chaos.iteration_s(CHAOS_WINDOW)
+        for k in range(events):
+            chaos.happen(chaos.random.choice(EVENTS))
+            chaos.note_usage()
+            if len(chaos.members) == 4:
+                between.append(chaos.iteration_s(CHAOS_WINDOW))
+            progress(f"{k + 1} of {events}: {chaos.happened[-1][0]} at step {chaos.newest()}, {len(chaos.members)} workers")
+        chaos.finish()
+        counts = {event: sum(happened[0] == event for happened in chaos.happened) for event in EVENTS}
+        rows.add(
+            kind="chaos", events=events, counts=counts, workers=4, iteration_s=before,
+            between_s=statistics.median(between) if between else None, windows=len(between),
+            memory_growth=chaos.memory["launcher"][-1] - chaos.memory["launcher"][0], seconds=time.monotonic() - began, seed=seed,
+        )  # fmt: skip
+
+
 def show(rows: list[dict]) -> None:
-    stalls = sorted(row["stall_s"] for row in rows if row["kind"] == "resize")
-    if stalls:
-        late = stalls[min(len(stalls) - 1, int(0.99 * len(stalls)))]
-        print(f"planned resizes: {len(stalls)}, no step for {statistics.median(stalls):.3f} s (median), {late:.3f} s (p99)")
-    for fault in ("killed", "frozen"):
-        lost = [row["lost_s"] for row in rows if row["kind"] == "failure" and row["fault"] == fault]
-        if lost:
-            print(f"{fault} workers: {len(lost)}, next step after {statistics.median(lost):.2f} s (median), {max(lost):.2f} s (longest)")
+    for peer in ("maypole", "torchrun"):
+        own = [row for row in rows if row.get("peer", "maypole") == peer]
+        stalls = sorted(row["stall_s"] for row in own if row["kind"] == "resize")
+        if stalls:
+            late = stalls[min(len(stalls) - 1, int(0.99 * len(stalls)))]
+            print(f"{peer}, planned resizes: {len(stalls)}, no step for {statistics.median(stalls):.3f} s (median), {late:.3f} s (p99)")
+        for fault in ("killed", "frozen"):
+            lost = [row["lost_s"] for row in own if row["kind"] == "failure" and row["fault"] == fault]
+            if lost:
+                print(f"{peer}, {fault} workers: {len(lost)}, next step after {statistics.median(lost):.2f} s, at most {max(lost):.2f} s")
+    for row in rows:
+        if row["kind"] == "chaos":
+            kept = f"{row['iteration_s'] / row['between_s']:.0%} of the throughput" if row["between_s"] else "throughput not measured"
+            print(f"chaos: {row['events']} events in {row['seconds']:.0f} s, parity at the end, {kept} between them")
     by_peer = {}
     for row in rows:
         if row["kind"] == "overhead":
@@ -178,21 +217,38 @@ def show(rows: list[dict]) -> None:
         print(f"{peer}: {statistics.median(values) * 1e3:.2f} ms an iteration ({len(values)} rounds)")
 
 
+PARTS = ("resize", "failure", "overhead", "torchrun", "chaos")
+
+
+def part_of(row: dict) -> str:
+    return "torchrun" if row.get("peer") == "torchrun" else row["kind"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--resizes", type=int, default=50)
     parser.add_argument("--failures", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=4, help="at most")
+    parser.add_argument("--restarts", type=int, default=3, help="of torchrun")
+    parser.add_argument("--faults", type=int, default=200, help="of the chaos run")
+    parser.add_argument("--workers", type=int, default=4, help="at most, in resizes and failures")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     rows = Rows("elastic", "resize")
-    if arguments.resizes:
-        measure_resizes(rows, arguments.resizes, arguments.workers, arguments.seed)
-    if arguments.failures:
-        measure_failures(rows, arguments.failures, arguments.workers, arguments.seed)
-    if arguments.rounds:
-        measure_overhead(rows, 2, arguments.rounds)
+    if arguments.only and rows.path.exists():
+        rows.rows = [row for row in json.loads(rows.path.read_text()) if part_of(row) != arguments.only]
+    for part in [arguments.only] if arguments.only else PARTS:
+        if part == "resize":
+            measure_resizes(rows, arguments.resizes, arguments.workers, arguments.seed)
+        elif part == "failure":
+            measure_failures(rows, arguments.failures, arguments.workers, arguments.seed)
+        elif part == "overhead":
+            measure_overhead(rows, 2, arguments.rounds)
+        elif part == "torchrun":
+            measure_torchrun(rows, arguments.restarts, STATE_BYTES)
+        else:
+            measure_chaos(rows, arguments.faults, arguments.seed)
     show(rows.rows)
 
 

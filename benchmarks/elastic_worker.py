@@ -36,16 +36,20 @@ class Noise(torch.utils.data.Dataset):
         return self.values[i : i + self.width]
 
 
+def make_model(state_bytes: int) -> nn.Sequential:
+    width = max(8, int((state_bytes / (3 * 4 * LAYERS)) ** 0.5))
+    return nn.Sequential(*(layer for _ in range(LAYERS) for layer in (nn.Linear(width, width), nn.Tanh())))
+
+
 def main() -> None:
     folder, state_bytes, kind = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     number = int(os.environ.get("RANK", 0))
     torch.set_num_threads(1)
     torch.manual_seed(0)
     maypole.init()
-    width = max(8, int((state_bytes / (3 * 4 * LAYERS)) ** 0.5))
-    model = nn.Sequential(*(layer for _ in range(LAYERS) for layer in (nn.Linear(width, width), nn.Tanh())))
+    model = make_model(state_bytes)
     optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-4), model)
-    data = Noise(width)
+    data = Noise(model[0].in_features)
     log = (folder / f"steps-{number}.jsonl").open("a")
 
     def train(inputs):
@@ -78,4 +82,5 @@ def main() -> None:
                     break
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -18,13 +18,17 @@ HERE = Path(__file__).parent
 class ElasticRun:
     """A run under `maypole run --elastic`, in a folder of its own."""
 
-    def __init__(self, folder, workers="1:8", start=2, heartbeat="30s", retries=0, options=(), **settings):
+    def __init__(
+        self, folder, workers="1:8", start=2, heartbeat="30s", retries=0, options=(), program="elastic_train.py", temporary=None, **settings
+    ):
         self.folder = folder
         self.name = f"test-{os.getpid()}-{time.monotonic_ns()}"
         command = [PROGRAM, "run", "--elastic", "--workers", workers, "-n", str(start), "--name", self.name]
-        command += ["--retries", str(retries), "--heartbeat", heartbeat, *map(str, options), "--", *script(folder, settings)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
-        self.output = ""
+        command += ["--retries", str(retries), "--heartbeat", heartbeat, *map(str, options), "--", *script(folder, settings, program)]
+        variables = environment() | ({} if temporary is None else {"TMPDIR": str(temporary)})
+        self.log = folder / "output"
+        with self.log.open("a") as file:
+            self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True, env=variables)
 
     def __enter__(self):
         return self
@@ -32,13 +36,17 @@ class ElasticRun:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.communicate(timeout=LIMIT_S)
+            self.process.wait(timeout=LIMIT_S)
+
+    @property
+    def output(self):
+        return self.log.read_text()
 
     def wait_for_step(self, step):
         """Until some worker has begun this step."""
         deadline = time.monotonic() + LIMIT_S
         while not any(line["step"] >= step for lines in self.digests().values() for line in lines):
-            assert self.process.poll() is None, self.process.communicate()[0]
+            assert self.process.poll() is None, self.output
             assert time.monotonic() < deadline, f"step {step} did not come"
             time.sleep(0.01)
 
@@ -57,7 +65,7 @@ class ElasticRun:
         """end: the script trains until it is told that this is enough."""
         if end:
             (self.folder / "end").touch()
-        self.output, _ = self.process.communicate(timeout=LIMIT_S)
+        self.process.wait(timeout=LIMIT_S)
         assert self.process.returncode == code, self.output
         return self.output
 
@@ -70,8 +78,8 @@ def environment():
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MAYPOLE_TUNING_CACHE": "off"}
 
 
-def script(folder, settings):
-    return [sys.executable, str(HERE / "elastic_train.py"), str(folder), json.dumps(settings)]
+def script(folder, settings, program="elastic_train.py"):
+    return [sys.executable, str(HERE / program), str(folder), json.dumps(settings)]
 
 
 def lines_of(folder, kind):

@@ -8,6 +8,7 @@ not finished the step take the state of one that had (the step counts, with the 
 anything of it, and the survivors repeat it. Nothing is ever undone, so no copy of the last state is kept.
 """
 
+import gc
 import json
 import sys
 import time
@@ -85,6 +86,7 @@ class Loop:
         self._buffers = [*model.buffers()]
         self._buffers_before = []  # as they were before the step under way: its forward changes running statistics
         self._batches = None
+        self._has_garbage = False  # of the last ring: its arenas, in cycles of references
         self._flags = None  # the last all-reduce of flags, and the tensor it is made in
         self._life = 0.0  # when training last began again from a checkpoint
         # Whether the run's state is not here yet: it comes from another worker, or from a checkpoint.
@@ -179,6 +181,9 @@ class Loop:
             self._scheduler.step()
         if self._shards is not None:
             self._shards.committed(self._step, self._record(), int(updated))
+        if self._has_garbage:
+            self._has_garbage = False
+            gc.collect()
 
     def _leave(self, batch, error):
         """The batch's context ends. Returns whether the error is dealt with."""
@@ -304,6 +309,7 @@ class Loop:
         self._optimizer._open(here, aligned=True)
         if self._shards is not None:
             self._shards.ring_begins(here, self._step, self._record())
+        self._has_garbage = True
         return self._step, time.perf_counter() - self._committed_at
 
     def _align(self):
