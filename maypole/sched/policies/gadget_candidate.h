@@ -25,8 +25,7 @@
 //     Progress counts as its share of what is left: times work / (work left). By worker-slot that is Smith's rule, what completion is
 //     worth over the remaining work: short ones first.
 //   * `linear` where lengths are hidden: by the Gittins index of its service, over the least of all (gadget_service_index.h). A job that
-//   runs
-//     has kInService times its gain on top, so that only one of clearly better prospects stops it.
+//     runs has kInService times its gain on top, so that only one of clearly better prospects stops it.
 //   * on the chord of a hull, with a horizon: progress is worth the same now and later, but a job that needs nearly all the slots it has
 //     left cannot wait, and one that can get there in a few can: times 1 + kUrgency * (slots needed at most workers / slots left).
 
