@@ -340,6 +340,19 @@ if maypole.rank() == 1:
     assert "trained on 2" in done.stdout
 
 
+def test_no_thread_of_a_process_group_outlives_the_end_of_training():
+    script = """
+import atexit, os
+@atexit.register  # before maypole's: it comes after it
+def look():
+    names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+    print("left:", names.count("pt_gloo_runloop"))
+"""
+    done = run_job(2, script + TRAIN + "train(2)", MAYPOLE_BACKEND="c10d")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("left: 0") == 2, done.stdout
+
+
 def test_a_limit_of_open_files_that_is_too_low_is_one_line_that_says_so():
     script = """
 import resource

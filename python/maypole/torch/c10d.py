@@ -6,6 +6,7 @@ fixes it: all reduce-scatters from the last group to the first, then all-gathers
 Updates are replicated. The caller's thread does all the work; waits happen at the first use of a parameter, as on the ring.
 """
 
+import importlib
 import itertools
 import os
 import time
@@ -34,6 +35,9 @@ def start(environment, timeout):
         limit = environment.timeout_s if timeout is None else float(timeout)
         if torch.cuda.is_available():
             torch.cuda.set_device(environment.local_rank % torch.cuda.device_count())
+        # Optimizers import it. Imported while there is a group, it keeps that group beyond destroy_process_group(), with gloo's threads,
+        # which then abort the process if they still let go of a tensor while Python ends.
+        importlib.import_module("torch._dynamo")
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=timedelta(seconds=limit))
     device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend() else torch.device("cpu")
     return C10dEngine(device, made), C10dTransport(device)
