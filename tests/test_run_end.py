@@ -142,6 +142,24 @@ def test_more_workers_than_open_files_allow_are_one_line(here):
     assert not (here / "started").exists()
 
 
+@pytest.mark.parametrize("options", [("-n", "2"), ("--elastic", "--workers", "1:2", "-n", "2")])
+@pytest.mark.parametrize("limit", [4, 5, 6, 8, 10, 12])
+def test_a_launcher_without_open_files_says_which_limit_to_raise(here, limit, options):
+    command = " ".join(["exec", str(PROGRAM), "run", *options, "--", "true"])
+    done = subprocess.run(["sh", "-c", f"ulimit -n {limit}; {command}"], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode in (1, 2), done
+    assert "as `ulimit -n 1024` does" in done.stderr.splitlines()[-1]
+
+
+def test_more_hosts_than_open_files_allow_are_one_line(here):
+    hosts = ",".join(f"127.0.0.{i}:1" for i in range(1, 31))
+    command = f"exec {PROGRAM} run --hosts {hosts} --launcher 'env {{command}}' -- touch started"
+    done = subprocess.run(["sh", "-c", f"ulimit -n 20; {command}"], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.endswith("as `ulimit -n 1024` does\n"), done.stderr
+    assert not (here / "started").exists()
+
+
 # ---- nothing is left ----
 
 FAMILY = """import os, subprocess, sys, time

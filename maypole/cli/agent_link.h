@@ -39,6 +39,8 @@ struct AgentLink {
   AgentReady ready;
   State state = State::kStarting;
 
+  /// Whether there is anything to poll for: poll() takes no more entries than a process may open files, empty ones included.
+  [[nodiscard]] bool connected() const { return child.output.valid() || child.input.valid(); }
   [[nodiscard]] bool over() const { return state == State::kDone || state == State::kLost; }
   void send(MessageKind kind, std::string_view body) {
     if (child.input.valid()) {

@@ -8,8 +8,6 @@
 #include "maypole/cli/job_signals.h"
 #include "maypole/cli/messages.h"
 #include "maypole/cli/results.h"
-#include "maypole/cli/version.h"
-#include "maypole/cli/worker_environment.h"
 #include "maypole/elastic/coordinator.h"
 #include "maypole/net/address.h"
 #include "maypole/net/child_process.h"
@@ -17,12 +15,10 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <variant>
@@ -35,19 +31,16 @@ using Clock = std::chrono::steady_clock;
 using elastic::Coordinator;
 using elastic::WorkerId;
 
-constexpr std::chrono::seconds kLastWords{3};       // after a failure workers print their own errors, then SIGTERM
-constexpr std::chrono::seconds kAfterTerminate{2};  // then SIGKILL
-constexpr std::chrono::seconds kAfterKill{7};       // then the agents themselves are given up
-
 class ElasticLaunch {
  public:
   ElasticLaunch(const RunOptions& options, const ElasticOptions& elastic, std::vector<AgentLink> hosts, std::string name,
-                ControlSocket control)
+                ControlSocket control, base::Fd signals)
       : options_(options),
         elastic_(elastic),
         hosts_(std::move(hosts)),
         name_(std::move(name)),
         secret_(net::random_hex(32)),
+        signals_(std::move(signals)),
         control_(std::move(control)),
         output_(elastic.max_workers, options.json),
         coordinator_({.min_workers = elastic.min_workers,
@@ -123,20 +116,7 @@ class ElasticLaunch {
 // --- workers ---
 
 JobSpec ElasticLaunch::spec_for(WorkerId id, const AgentLink& agent) const {
-  JobSpec spec;
-  spec.version = kVersion;
-  spec.job_id = name_;
-  spec.secret = secret_;
-  spec.host = agent.place.host.name;
-  std::error_code ignored;
-  spec.directory = std::filesystem::current_path(ignored).string();
-  spec.command = options_.command;
-  if (!agent.direct) {
-    spec.environment = forwarded_environment(net::current_environment());
-  }
-  for (const auto& [name, value] : options_.settings) {
-    spec.environment[name] = value;
-  }
+  JobSpec spec = spec_of(options_, agent, name_, secret_);
   spec.environment["MAYPOLE_ELASTIC_WORKERS"] = fmt::format("{}:{}:{}", elastic_.min_workers, elastic_.workers, elastic_.max_workers);
   spec.world_size = std::max(elastic_.workers, id.value() + 1);
   spec.first_rank = id.value();
@@ -314,12 +294,7 @@ void ElasticLaunch::on_signal(int signal) {
 }
 
 void ElasticLaunch::on_signals() {
-  signalfd_siginfo info{};
-  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    if (info.ssi_signo != SIGCHLD) {
-      on_signal(static_cast<int>(info.ssi_signo));
-    }
-  }
+  read_signals(signals_, [this](int signal) { on_signal(signal); });
   for (const net::Reaped& reaped : net::reap_children()) {
     for (auto& [id, worker] : workers_) {
       if (worker.agent.child.pid == reaped.pid) {
@@ -375,9 +350,11 @@ void ElasticLaunch::poll_once() {
   const bool listen = !output_.full() || phase_ == Phase::kTerminated || phase_ == Phase::kKilled;
   std::vector<WorkerId> order;
   for (const auto& [id, worker] : workers_) {
-    order.push_back(id);
-    polled.push_back({listen ? worker.agent.child.output.get() : -1, POLLIN, 0});
-    polled.push_back({worker.agent.queue.size() > 0 ? worker.agent.child.input.get() : -1, POLLOUT, 0});
+    if (worker.agent.connected()) {
+      order.push_back(id);
+      polled.push_back({listen ? worker.agent.child.output.get() : -1, POLLIN, 0});
+      polled.push_back({worker.agent.queue.size() > 0 ? worker.agent.child.input.get() : -1, POLLOUT, 0});
+    }
   }
   ::poll(polled.data(), polled.size(), poll_timeout());
   if (polled[0].revents != 0) {
@@ -396,8 +373,10 @@ void ElasticLaunch::poll_once() {
     if (polled[first_agent + 2 * i + 1].revents != 0 && agent.child.input.valid() && !agent.queue.flush(agent.child.input.get())) {
       agent.child.input.reset();
     }
-    if (const auto why = find_lost(agent)) {
-      lose(order[i], worker, *why);
+  }
+  for (auto& [id, worker] : workers_) {
+    if (const auto why = find_lost(worker.agent)) {
+      lose(id, worker, *why);
     }
   }
   for (const ControlSocket::Request& request : requests) {
@@ -417,7 +396,7 @@ void ElasticLaunch::forget_ended() {
   std::vector<AgentLink> gone;
   for (auto worker = workers_.begin(); worker != workers_.end();) {
     AgentLink& agent = worker->second.agent;
-    if (!agent.over() || !agent.ended) {
+    if (!agent.over() || (!agent.ended && agent.child.pid > 0)) {
       ++worker;
       continue;
     }
@@ -469,7 +448,6 @@ int ElasticLaunch::conclude() {
 }
 
 int ElasticLaunch::run() {
-  signals_ = listen_for_signals();
   output_.say(fmt::format("maypole: run {} begins with {} of {}:{} workers; `maypole resize {} N` changes their number\n", name_,
                           elastic_.workers, elastic_.min_workers, elastic_.max_workers, name_));
   carry_out();
@@ -494,7 +472,12 @@ int launch_elastic(const RunOptions& options, const ElasticOptions& elastic, std
     fmt::print(stderr, "maypole run: --name: {}\n", base::message(control.status()));
     return 2;  // wrong use
   }
-  return ElasticLaunch(options, elastic, std::move(hosts), name, std::move(control).value()).run();
+  absl::StatusOr<base::Fd> signals = listen_for_signals();
+  if (!signals.ok()) {
+    fmt::print(stderr, "maypole run: {}\n", base::message(signals.status()));
+    return 1;
+  }
+  return ElasticLaunch(options, elastic, std::move(hosts), name, std::move(control).value(), std::move(signals).value()).run();
 }
 
 }  // namespace maypole::cli

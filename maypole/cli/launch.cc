@@ -18,7 +18,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,19 +33,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kAgentsStart{60};    // all agents answer within this
-constexpr std::chrono::seconds kLastWords{3};       // survivors of a failure print their own errors, then SIGTERM
-constexpr std::chrono::seconds kAfterTerminate{2};  // then SIGKILL
-constexpr std::chrono::seconds kAfterKill{7};       // then the agents themselves are given up
+constexpr std::chrono::seconds kAgentsStart{60};  // all agents answer within this
 
 class Launch {
  public:
-  Launch(const RunOptions& options, std::vector<AgentLink> agents)
+  Launch(const RunOptions& options, std::vector<AgentLink> agents, base::Fd signals)
       : options_(options),
         agents_(std::move(agents)),
         world_size_(agents_.back().place.first_rank + agents_.back().place.num_workers),
         job_id_(net::random_hex(8)),
         secret_(net::random_hex(32)),
+        signals_(std::move(signals)),
         output_(world_size_, options.json) {}
 
   int run();
@@ -101,20 +98,7 @@ class Launch {
 };
 
 JobSpec Launch::spec_for(const AgentLink& agent) const {
-  JobSpec spec;
-  spec.version = kVersion;
-  spec.job_id = job_id_;
-  spec.secret = secret_;
-  spec.host = agent.place.host.name;
-  std::error_code ignored;
-  spec.directory = std::filesystem::current_path(ignored).string();
-  spec.command = options_.command;
-  if (!agent.direct) {
-    spec.environment = forwarded_environment(net::current_environment());
-  }
-  for (const auto& [name, value] : options_.settings) {
-    spec.environment[name] = value;
-  }
+  JobSpec spec = spec_of(options_, agent, job_id_, secret_);
   spec.world_size = world_size_;
   spec.first_rank = agent.place.first_rank;
   spec.num_workers = agent.place.num_workers;
@@ -127,8 +111,9 @@ absl::Status Launch::start_agents() {
   for (AgentLink& agent : agents_) {
     const absl::Status status = start_agent(agent);
     if (!status.ok()) {
-      return base::error(status.code(), "host '{}': {}{}", agent.place.host.name, base::message(status),
-                         agent.direct ? "" : ": check --launcher, which starts the programs of that host");
+      return base::error(
+          status.code(), "host '{}': {}{}", agent.place.host.name, base::message(status),
+          agent.direct || absl::IsResourceExhausted(status) ? "" : ": check --launcher, which starts the programs of that host");
     }
     agent.send(MessageKind::kSpec, to_json(spec_for(agent)));
   }
@@ -275,12 +260,7 @@ void Launch::on_signal(int signal) {
 }
 
 void Launch::on_signals() {
-  signalfd_siginfo info{};
-  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    if (info.ssi_signo != SIGCHLD) {
-      on_signal(static_cast<int>(info.ssi_signo));
-    }
-  }
+  read_signals(signals_, [this](int signal) { on_signal(signal); });
   for (const net::Reaped& reaped : net::reap_children()) {
     for (AgentLink& agent : agents_) {
       if (agent.child.pid == reaped.pid) {
@@ -338,17 +318,21 @@ void Launch::poll_once() {
   output_.add_to(polled);
   // A slow reader slows the job, except when the job is being ended: then its agents are heard at once.
   const bool listen = !output_.full() || phase_ == Phase::kTerminated || phase_ == Phase::kKilled;
-  for (const AgentLink& agent : agents_) {
-    polled.push_back({listen ? agent.child.output.get() : -1, POLLIN, 0});
-    polled.push_back({agent.queue.size() > 0 ? agent.child.input.get() : -1, POLLOUT, 0});
+  std::vector<AgentLink*> connected;
+  for (AgentLink& agent : agents_) {
+    if (agent.connected()) {
+      connected.push_back(&agent);
+      polled.push_back({listen ? agent.child.output.get() : -1, POLLIN, 0});
+      polled.push_back({agent.queue.size() > 0 ? agent.child.input.get() : -1, POLLOUT, 0});
+    }
   }
   ::poll(polled.data(), polled.size(), poll_timeout());
   if (polled[0].revents != 0) {
     on_signals();
   }
   output_.write_ready(&polled[1]);
-  for (std::size_t i = 0; i < agents_.size(); ++i) {
-    AgentLink& agent = agents_[i];
+  for (std::size_t i = 0; i < connected.size(); ++i) {
+    AgentLink& agent = *connected[i];
     const std::size_t at = 1 + JobOutput::kNumPolled + 2 * i;
     if (polled[at].revents != 0 && agent.child.output.valid()) {
       read_agent(agent);
@@ -422,7 +406,6 @@ int Launch::conclude() {
 }
 
 int Launch::run() {
-  signals_ = listen_for_signals();
   enter(Phase::kStarting, kAgentsStart);
   const absl::Status status = start_agents();
   if (!status.ok()) {
@@ -440,6 +423,31 @@ int Launch::run() {
 
 }  // namespace
 
-int launch(const RunOptions& options, std::vector<AgentLink> agents) { return Launch(options, std::move(agents)).run(); }
+JobSpec spec_of(const RunOptions& options, const AgentLink& agent, const std::string& job_id, const std::string& secret) {
+  JobSpec spec;
+  spec.version = kVersion;
+  spec.job_id = job_id;
+  spec.secret = secret;
+  spec.host = agent.place.host.name;
+  std::error_code ignored;
+  spec.directory = std::filesystem::current_path(ignored).string();
+  spec.command = options.command;
+  if (!agent.direct) {
+    spec.environment = forwarded_environment(net::current_environment());
+  }
+  for (const auto& [name, value] : options.settings) {
+    spec.environment[name] = value;
+  }
+  return spec;
+}
+
+int launch(const RunOptions& options, std::vector<AgentLink> agents) {
+  absl::StatusOr<base::Fd> signals = listen_for_signals();
+  if (!signals.ok()) {
+    fmt::print(stderr, "maypole run: {}\n", base::message(signals.status()));
+    return 1;
+  }
+  return Launch(options, std::move(agents), std::move(signals).value()).run();
+}
 
 }  // namespace maypole::cli

@@ -19,6 +19,9 @@ struct RunOptions {
   bool json = false;
 };
 
+/// What the agent is told first; which ranks it starts is the caller's to fill in.
+[[nodiscard]] JobSpec spec_of(const RunOptions& options, const AgentLink& agent, const std::string& job_id, const std::string& secret);
+
 /// Runs the job on the hosts of `agents` (one or more, in rank order) to its end and returns the exit code: the job's own, 128 + signal,
 /// 130 when cancelled, 1 when a host was lost.
 [[nodiscard]] int launch(const RunOptions& options, std::vector<AgentLink> agents);
