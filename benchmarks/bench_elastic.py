@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common import ROOT, Rows, maypole_program, progress, worker_environment
-from benchmarks.elastic_peers import measure_torchrun
+from benchmarks.elastic_peers import measure_torchrun, steps_written
 
 STATE_BYTES = 100_000_000
 CHAOS_WINDOW = 20  # steps
@@ -50,11 +50,7 @@ class Job:
         )  # fmt: skip
 
     def steps(self) -> dict[int, list[dict]]:
-        result = {}
-        for path in self.folder.glob("steps-*.jsonl"):
-            text = path.read_text()
-            result[int(path.stem.split("-")[1])] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        return result
+        return steps_written(self.folder)
 
     def wait_until(self, condition, what: str):
         deadline = time.monotonic() + LIMIT_S

@@ -18,6 +18,15 @@ LIMIT_S = 150
 WORKERS = 2
 
 
+def steps_written(folder: Path) -> dict[int, list[dict]]:
+    """The whole lines of each steps-N.jsonl, by N."""
+    found = {}
+    for path in folder.glob("steps-*.jsonl"):
+        text = path.read_text()
+        found[int(path.stem.split("-")[1])] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return found
+
+
 class Torchrun:
     """One agent of torchrun and its workers."""
 
@@ -30,11 +39,7 @@ class Torchrun:
 
     def steps(self) -> dict[int, list[dict]]:
         """By process."""
-        found = {}
-        for path in self.folder.glob("steps-*.jsonl"):
-            text = path.read_text()
-            found[int(path.stem.split("-")[1])] = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        return found
+        return steps_written(self.folder)
 
     def wait_for_steps(self, besides: set[int], count: int) -> dict[int, list[dict]]:
         """Until all workers that are not `besides` have made `count` steps."""

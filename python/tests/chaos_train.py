@@ -23,6 +23,7 @@ from maypole.torch.elastic import transfer
 
 DEFAULTS = {"width": 16, "samples": 4000, "batch": 20, "epochs": 3, "optimizer": "adamw", "schedule": "weave"}
 BROADCASTS_BEFORE_DEATH = 5
+LIMIT_S = 300
 
 
 def allowed(folder):
@@ -99,7 +100,9 @@ def main():
                     "digest": elastic_train.digest(model, optimizer, scheduler),
                 }
                 file.write(json.dumps(line) + "\n")
+            deadline = time.monotonic() + LIMIT_S  # whoever allows steps may be gone
             while loop.step > allowed(folder):
+                assert time.monotonic() < deadline, f"step {loop.step} was never allowed"
                 time.sleep(0.005)
             optimizer.zero_grad()
             (model(inputs) - targets).square().mean().backward()

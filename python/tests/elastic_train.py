@@ -17,6 +17,7 @@ import maypole.torch as maypole
 import torch
 from maypole.torch.elastic import packing
 
+LIMIT_S = 300
 DEFAULTS = {
     "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
     "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False,
@@ -100,7 +101,9 @@ def main():
         for k, fault in enumerate(settings["faults"]):
             done = f"{folder}/fault-{k}"
             if fault["worker"] == number and fault["step"] == step and fault["where"] == where and not os.path.exists(done):
+                deadline = time.monotonic() + LIMIT_S  # whoever gives the sign may be gone
                 while not os.path.exists(fault.get("after", folder)):
+                    assert time.monotonic() < deadline, f"{fault['after']} never came"
                     time.sleep(0.005)
                 open(done, "w").close()
                 if fault["do"] == "cut":

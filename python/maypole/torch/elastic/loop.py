@@ -5,7 +5,8 @@ A step is a transaction. Its commit point lies in optimizer.step(), after the av
 needs no peer, is done; the scheduler and the place in the data move there too. So at any moment a rank has all of a step or nothing of
 it, and since a step ends nowhere without every rank's gradients, ranks are at most one step apart. When a worker is lost, those that had
 not finished the step take the state of one that had (the step counts, with the divisor it was made with); if nobody had, nobody has
-anything of it, and the survivors repeat it. Nothing is ever undone, so no copy of the last state is kept.
+anything of it, and the survivors repeat it. Nothing of a replicated update is ever undone, so no copy of the last state is kept; with
+update="sharded" updates run on behind the commit point, and shards.py says how they are taken back.
 """
 
 import gc
