@@ -36,11 +36,12 @@ std::string difference(std::string_view newcomer, std::string_view run) {
 Coordinator::Coordinator(const CoordinatorOptions& options, base::TimePoint now)
     : options_(options),
       range_{options.min_workers, options.max_workers},
+      seats_(options.seats),
       target_(options.workers),
       retries_left_(options.retries),
       last_time_(now) {
   for (int i = 0; i < target_; ++i) {
-    start_worker(now);
+    start_worker(seats_.empty() ? "" : seats_[static_cast<std::size_t>(i)], now);
   }
 }
 
@@ -89,10 +90,11 @@ void Coordinator::set_state(Worker& worker, State state, base::TimePoint now) {
   worker.state_since = now;
 }
 
-void Coordinator::start_worker(base::TimePoint now) {
+void Coordinator::start_worker(std::string host, base::TimePoint now) {
   const WorkerId id(next_worker_++);
   set_state(workers_[id], State::kStarting, now);
-  act(StartWorker{id});
+  workers_[id].host = host;
+  act(StartWorker{id, std::move(host)});
 }
 
 void Coordinator::on_started(WorkerId id, std::string host, std::string rendezvous, base::TimePoint now) {
@@ -192,7 +194,8 @@ void Coordinator::lose(WorkerId id, const std::string& why, base::TimePoint now)
   broken_ = broken_ || member;
   broken_by_ = member ? fmt::format("worker {} {}", id.value(), why) : broken_by_;
   const std::string where = member ? "" : " before it joined";
-  if (num_workers() >= target_) {  // a smaller number was asked for, and has come about this way
+  const std::optional<std::string> vacant_host = vacancy();
+  if (!vacant_host) {  // a smaller number was asked for, and has come about this way
     say(fmt::format("worker {} {}{}; {} are wanted, and are there", id.value(), why, where, target_));
     return;
   }
@@ -200,12 +203,12 @@ void Coordinator::lose(WorkerId id, const std::string& why, base::TimePoint now)
     --retries_left_;
     say(fmt::format("worker {} {}{}; worker {} replaces it ({} left)", id.value(), why, where, next_worker_,
                     retries_left_ == 1 ? "1 retry" : fmt::format("{} retries", retries_left_)));
-    start_worker(now);
+    start_worker(*vacant_host, now);
     return;
   }
   const std::string what = fmt::format("worker {} {}{}", id.value(), why, where);
   if (member && !resize_) {
-    target_ = std::min(target_, num_workers());
+    settle_for_less();
     say(fmt::format("{}; no retries are left, {} {} on", what, counted(static_cast<std::size_t>(target_), "worker"),
                     target_ == 1 ? "goes" : "go"));
   } else {
@@ -214,7 +217,7 @@ void Coordinator::lose(WorkerId id, const std::string& why, base::TimePoint now)
 }
 
 void Coordinator::give_up_newcomer(const std::string& why) {
-  target_ = std::min(target_, num_workers());
+  settle_for_less();
   if (resize_) {
     answer_resize(
         base::error(absl::StatusCode::kAborted, "{}; {} of the run go on", why, counted(static_cast<std::size_t>(target_), "worker")), "");
@@ -229,71 +232,6 @@ void Coordinator::fail(WorkerId id, std::string text) {
     answer_resize(base::error(absl::StatusCode::kAborted, "the run failed: {}", text), "");
   }
   act(Fail{id, std::move(text)});
-}
-
-// --- resizing ---
-
-absl::Status Coordinator::check_resize(SizeRange range) const {
-  const auto wrong = absl::StatusCode::kInvalidArgument;
-  const auto not_now = absl::StatusCode::kUnavailable;
-  if (range.min < 1 || range.min > range.max) {
-    return base::error(wrong, "{}:{} is no range of workers", range.min, range.max);
-  }
-  if (range.min < options_.min_workers || range.max > options_.max_workers) {
-    return base::error(wrong, "{} is outside of --workers {}:{}, with which this run was started",
-                       range.min == range.max ? fmt::format("{} workers", range.min) : fmt::format("{}:{}", range.min, range.max),
-                       options_.min_workers, options_.max_workers);
-  }
-  if (failed_ || finishing_) {
-    return base::error(not_now, "training is over");
-  }
-  if (membership_.epoch == 0 || members_alive().empty() || !all_looping()) {
-    return base::error(not_now, "the script is not in the loop of maypole.torch.elastic: only there can workers come and go");
-  }
-  if (resize_) {
-    return base::error(not_now, "a resize from {} to {} workers is under way", resize_->from, target_);
-  }
-  if (range.min == range.max && range.min == target_) {
-    return base::error(wrong, "the run has {} already", counted(static_cast<std::size_t>(target_), "worker"));
-  }
-  return absl::OkStatus();
-}
-
-void Coordinator::on_resize(std::uint64_t request, SizeRange range, base::TimePoint now) {
-  if (absl::Status status = check_resize(range); !status.ok()) {
-    act(Answer{request, std::move(status), ""});
-    return;
-  }
-  const int before = target_;
-  if (range.min != range.max) {
-    range_ = range;
-  }
-  target_ = std::clamp(target_, range.min, range.max);
-  if (target_ == before) {
-    act(Answer{request, absl::OkStatus(), fmt::format("{}:{} workers from now on, {} as before", range.min, range.max, target_)});
-    return;
-  }
-  if (range.min == range.max) {  // a number of its own lifts a range that was set before
-    range_ = {options_.min_workers, options_.max_workers};
-  }
-  resize_ = Resize{request, before, now};
-  while (num_workers() < target_) {
-    start_worker(now);
-  }
-  for (const State state : {State::kStarting, State::kReady}) {  // those that are not needed any more, the last started first
-    std::vector<WorkerId> waiting = in_state(state);
-    while (num_workers() > target_ && !waiting.empty()) {
-      set_state(*find(waiting.back()), State::kLeaving, now);
-      act(KillWorker{waiting.back()});
-      waiting.pop_back();
-    }
-  }
-  advance(now);
-}
-
-void Coordinator::answer_resize(absl::Status status, std::string text) {
-  act(Answer{resize_->request, std::move(status), std::move(text)});
-  resize_.reset();
 }
 
 // --- time ---
@@ -353,6 +291,11 @@ bool Coordinator::newcomers_may_enter(base::TimePoint now) const {
 }
 
 bool Coordinator::wants_change(base::TimePoint now) const {
+  if (!seats_.empty()) {
+    const bool all_are_there =
+        in_state(State::kStarting).empty() || newcomers_may_enter(now) || (resize_ && now - resize_->since >= options_.joining_window);
+    return all_are_there && next_change().members != members_alive();
+  }
   const std::size_t alive = members_alive().size();
   const auto target = static_cast<std::size_t>(target_);
   return alive > target || (alive < target && newcomers_may_enter(now));
@@ -426,7 +369,7 @@ void Coordinator::announce(base::TimePoint now) {
     say(fmt::format("all workers are lost; {} from the last checkpoint",
                     in_state(State::kReady).size() == 1 ? "a new one goes on" : "new ones go on"));
   }
-  const Change change = change_to(members_alive(), in_state(State::kReady), static_cast<std::size_t>(target_));
+  const Change change = next_change();
   Membership next{membership_.epoch + 1, {}};
   for (const WorkerId id : change.members) {
     Worker& worker = workers_.at(id);
@@ -454,7 +397,7 @@ void Coordinator::all_entered(base::TimePoint now) {
   if (membership_.epoch > 1) {
     say(fmt::format("epoch {}: {}", membership_.epoch, where));
   }
-  if (resize_ && size == static_cast<std::size_t>(target_)) {
+  if (resize_ && as_wanted()) {
     ++num_resizes_;
     answer_resize(absl::OkStatus(), fmt::format("{} -> {}, {} after it was asked for", resize_->from, where,
                                                 base::format_seconds(base::to_seconds(now - resize_->since))));

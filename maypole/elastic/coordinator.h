@@ -11,11 +11,14 @@
 //
 // A worker that ends, or says nothing for `silence`, is lost. It is replaced while retries last; planned changes use none. When no member
 // is left, the replacements go on from a checkpoint, if the run keeps any.
+// Where a scheduler has chosen the ring, the run has seats: the host of each position. They say who stays, where newcomers and replacements
+// start, and in which order the ring goes; without seats hosts do not matter, and only the number does.
 // A run whose workers are not (yet) in the loop of maypole.torch.elastic has a fixed size, and the first worker lost ends it.
 
 #include "maypole/base/units.h"
 #include "maypole/elastic/control_messages.h"
 #include "maypole/elastic/membership.h"
+#include "maypole/elastic/seating.h"
 
 #include <absl/status/status.h>
 
@@ -32,6 +35,7 @@ struct CoordinatorOptions {
   int min_workers = 1;  // fewer do not train: they wait for a replacement, or the run ends
   int max_workers = 1;
   int workers = 1;                                              // at the start
+  Seats seats = {};                                             // of these workers; empty: hosts do not matter
   int retries = 0;                                              // workers lost that are replaced
   bool checkpoints = false;                                     // whether workers can begin without a member that has trained
   base::Nanoseconds silence = std::chrono::seconds(2);          // after which a worker is lost
@@ -42,6 +46,7 @@ struct CoordinatorOptions {
 /// What the launcher has to do.
 struct StartWorker {
   WorkerId worker;
+  std::string host = {};  // of its seat
 };
 struct KillWorker {
   WorkerId worker;
@@ -59,7 +64,7 @@ struct Fail {
   WorkerId worker;  // whose end is the cause; invalid: none's
   std::string text;
 };
-/// The answer to resize() request `request`.
+/// The answer to a request by on_resize() or on_seats() `request`.
 struct Answer {
   std::uint64_t request = 0;
   absl::Status status;
@@ -84,6 +89,8 @@ class Coordinator {
   void on_ended(WorkerId worker, bool success, const std::string& why, base::TimePoint now);
   /// A person asks for other numbers of workers. Exactly one Answer follows, at once or when the change is in effect or has failed.
   void on_resize(std::uint64_t request, SizeRange range, base::TimePoint now);
+  /// A scheduler asks for another ring of a run that has seats. Answered like on_resize().
+  void on_seats(std::uint64_t request, Seats seats, base::TimePoint now);
   /// Time has passed; call at next_due() or earlier.
   void on_time(base::TimePoint now);
   [[nodiscard]] std::optional<base::TimePoint> next_due() const;
@@ -92,6 +99,10 @@ class Coordinator {
   [[nodiscard]] std::vector<Action> take_actions();
 
   [[nodiscard]] const Membership& membership() const { return membership_; }
+  /// What on_seats() asked for last, or what was left of it when a newcomer failed, or a worker was lost for good.
+  [[nodiscard]] const Seats& seats() const { return seats_; }
+  /// Whether all members are in the loop of maypole.torch.elastic: only then can workers come and go.
+  [[nodiscard]] bool resizable() const;
   /// Members and those on their way in.
   [[nodiscard]] int num_workers() const;
   [[nodiscard]] int num_resizes() const { return num_resizes_; }
@@ -127,10 +138,19 @@ class Coordinator {
     actions_.emplace_back(std::in_place_type<What>, std::move(what));
   }
   void say(std::string text) { act(Say{std::move(text)}); }
-  void start_worker(base::TimePoint now);
+  void start_worker(std::string host, base::TimePoint now);
   void lose(WorkerId worker, const std::string& why, base::TimePoint now);
   void fail(WorkerId worker, std::string text);
   [[nodiscard]] absl::Status check_resize(SizeRange range) const;
+  [[nodiscard]] absl::Status check_change() const;
+  [[nodiscard]] std::vector<Sitter> sitters(const std::vector<WorkerId>& workers) const;
+  /// The host of a worker that is missing; none: nobody is.
+  [[nodiscard]] std::optional<std::string> vacancy() const;
+  /// Wants no more workers than there are.
+  void settle_for_less();
+  void end_unneeded(const std::vector<WorkerId>& workers, base::TimePoint now);
+  [[nodiscard]] Change next_change() const;
+  [[nodiscard]] bool as_wanted() const;
   /// Looks at everything and does what is due; called after each event.
   void advance(base::TimePoint now);
   [[nodiscard]] bool wants_change(base::TimePoint now) const;
@@ -145,6 +165,7 @@ class Coordinator {
 
   const CoordinatorOptions options_;
   SizeRange range_;  // as a resize may have narrowed it
+  Seats seats_;
   int target_;
   int retries_left_;
   std::int32_t next_worker_ = 0;

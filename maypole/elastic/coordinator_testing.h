@@ -70,6 +70,10 @@ class ScriptedRun {
     settle();
   }
   void resize(int size) { resize(size, size); }
+  void seats(Seats wanted) {
+    coordinator.on_seats(++request, std::move(wanted), now);
+    settle();
+  }
   void pass(base::Nanoseconds time, const std::set<int>& silent = {}) {
     for (base::Nanoseconds passed{}; passed < time; passed += std::chrono::milliseconds(250)) {
       now += std::chrono::milliseconds(250);
@@ -103,6 +107,7 @@ class ScriptedRun {
   std::uint64_t request = 0;
   std::map<int, std::uint32_t> epoch_of;
   std::set<int> started;
+  std::map<int, std::string> host_of;
   std::set<int> ended;
   std::vector<int> asked_to_stop;
   std::vector<int> killed;
@@ -118,7 +123,8 @@ class ScriptedRun {
  private:
   void carry_out(const StartWorker& start) {
     EXPECT_TRUE(started.insert(start.worker.value()).second) << "worker numbers are never given twice";
-    coordinator.on_started(start.worker, "host", "host:1", now);
+    host_of[start.worker.value()] = start.host;
+    coordinator.on_started(start.worker, start.host.empty() ? "host" : start.host, "host:1", now);
   }
   void carry_out(const KillWorker& kill) {
     killed.push_back(kill.worker.value());
