@@ -2,7 +2,6 @@
 #include "maypole/daemon/api.h"
 
 #include "maypole/daemon/api_testing.h"
-#include "maypole/daemon/http_server.h"
 #include "maypole/daemon/suggestion.h"
 #include "maypole/formats/document.h"
 #include "maypole/formats/text_file.h"
@@ -158,17 +157,6 @@ TEST_F(ApiTest, TheDaemonEndsOnlyWhenTheJobsMay) {
   EXPECT_EQ(daemon_.ask("POST", "/v1/shutdown?jobs=stop").status, 200);
   EXPECT_EQ(daemon_.api.shutdown(), Shutdown::kStopJobs);
   EXPECT_THAT(daemon_.executor.stopped, ElementsAre(EpochId{1, 1}));
-}
-
-TEST(HttpServerTest, OnlyItsOwnHostAndOriginAreServed) {
-  EXPECT_TRUE(may_be_served("127.0.0.1:7077", "", "127.0.0.1", 7077));
-  EXPECT_TRUE(may_be_served("localhost:7077", "http://localhost:7077", "127.0.0.1", 7077));
-  EXPECT_TRUE(may_be_served("[::1]:7077", "", "::1", 7077));
-  EXPECT_FALSE(may_be_served("127.0.0.1:7078", "", "127.0.0.1", 7077));
-  EXPECT_FALSE(may_be_served("evil.example:7077", "", "127.0.0.1", 7077)) << "a name that was made to point here";
-  EXPECT_FALSE(may_be_served("127.0.0.1:7077", "http://evil.example", "127.0.0.1", 7077));
-  EXPECT_FALSE(may_be_served("127.0.0.1:7077", "null", "127.0.0.1", 7077));
-  EXPECT_FALSE(may_be_served("", "", "127.0.0.1", 7077));
 }
 
 TEST(SuggestionTest, NamesWhatIsNear) {

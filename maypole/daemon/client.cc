@@ -34,6 +34,7 @@ std::string first_word(const std::string& path) {
 absl::StatusCode code_of(int status) {
   switch (status) {
     case 400:
+    case 413:
       return absl::StatusCode::kInvalidArgument;
     case 401:
     case 403:

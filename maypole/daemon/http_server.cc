@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/daemon/http_server.h"
 
+#include "maypole/base/fd.h"
 #include "maypole/base/status.h"
+#include "maypole/daemon/bounded_stream.h"
+#include "maypole/net/socket.h"
 
 #include <httplib.h>
 
+#include <atomic>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -12,13 +17,95 @@ namespace maypole::daemon {
 
 namespace {
 
-constexpr std::size_t kNumThreads = 16;  // each serves one connection at a time
-constexpr std::size_t kMostBodyBytes = 1U << 20U;
-constexpr time_t kIdleSeconds = 1;  // that a connection may wait for its next request; also what the end of the server may take
+constexpr std::size_t kHeaderBytes = 64U << 10U;
+constexpr std::chrono::seconds kIdle{1};  // that a connection may wait for its next request
+
+thread_local bool too_many = false;  // whether the connection that begins in this thread is one too many
+
+/// Threads for so many connections. One too many is turned away in the thread that accepted it.
+class Threads final : public httplib::TaskQueue {
+ public:
+  explicit Threads(const HttpLimits& limits) : most_(limits.connections), pool_(limits.threads) {}
+  void enqueue(std::function<void()> serve) override {
+    if (open_ >= most_) {
+      too_many = true;
+      serve();
+      too_many = false;
+      return;
+    }
+    ++open_;
+    pool_.enqueue([this, serve = std::move(serve)] {
+      serve();
+      --open_;
+    });
+  }
+  void shutdown() override { pool_.shutdown(); }
+
+ private:
+  std::size_t most_;
+  std::atomic<std::size_t> open_ = 0;
+  httplib::ThreadPool pool_;
+};
+
+void show(const net::SocketAddress& address, std::string& ip, int& port) {
+  ip = address.host();
+  port = address.port();
+}
+
+/// A bounded stream as the library wants it.
+class Stream final : public httplib::Stream {
+ public:
+  explicit Stream(BoundedStream& stream) : stream_(&stream) {}
+  [[nodiscard]] bool is_readable() const override { return !stream_->broken(); }
+  [[nodiscard]] bool is_writable() const override { return stream_->is_writable(); }
+  ssize_t read(char* target, size_t size) override { return stream_->read(target, size); }
+  ssize_t write(const char* bytes, size_t size) override { return stream_->write(bytes, size); }
+  void get_remote_ip_and_port(std::string& ip, int& port) const override { show(net::remote_address_of(socket()), ip, port); }
+  void get_local_ip_and_port(std::string& ip, int& port) const override { show(net::local_address_of(socket()), ip, port); }
+  [[nodiscard]] socket_t socket() const override { return stream_->socket(); }
+
+ private:
+  BoundedStream* stream_;
+};
+
+/// The library's server, with bounds on what it reads.
+class BoundedServer final : public httplib::Server {
+ public:
+  explicit BoundedServer(const HttpLimits& limits) : limits_(limits) {
+    new_task_queue = [limits] { return new Threads(limits); };  // the library owns it
+    set_payload_max_length(limits.body_bytes);
+  }
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    const base::Fd owned(socket);
+    const StreamLimits limits = {limits_.body_bytes + kHeaderBytes, limits_.request, limits_.write};
+    BoundedStream stream(socket, limits, [this] { return svr_sock_ == INVALID_SOCKET; });
+    if (too_many) {
+      constexpr std::string_view kBusy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+      return stream.write(kBusy.data(), kBusy.size()) > 0;
+    }
+    Stream adapted(stream);
+    bool closed = false;
+    while (!closed && stream.begin_request(kIdle)) {
+      const bool served = process_request(adapted, false, closed, [](httplib::Request& request) {
+        request.ranges.clear();                     // many of them would make a long answer of a short one
+        request.headers.erase("Content-Encoding");  // a short body would unpack to a long one: it is taken as it is
+      });
+      closed = closed || !served || stream.broken();
+    }
+    if (stream.broken()) {
+      stream.drain();
+    }
+    return true;
+  }
+
+  HttpLimits limits_;
+};
 
 class Server final : public HttpServer {
  public:
-  Server(std::string host, Mailbox& mailbox) : host_(std::move(host)), mailbox_(&mailbox) {}
+  Server(std::string host, Mailbox& mailbox, const HttpLimits& limits) : host_(std::move(host)), mailbox_(&mailbox), server_(limits) {}
   ~Server() override {
     while (thread_.joinable() && !server_.is_running()) {  // stop() before the thread listens would be forgotten
       std::this_thread::yield();
@@ -30,15 +117,18 @@ class Server final : public HttpServer {
   }
 
   absl::Status open(int port) {
-    server_.new_task_queue = [] { return new httplib::ThreadPool(kNumThreads); };  // the library owns it
-    server_.set_payload_max_length(kMostBodyBytes);
-    server_.set_keep_alive_max_count(1'000'000);
-    server_.set_keep_alive_timeout(kIdleSeconds);
     server_.set_tcp_nodelay(true);
     const httplib::Server::Handler handler = [this](const httplib::Request& request, httplib::Response& response) {
       serve(request, response);
     };
     server_.Get(".*", handler).Post(".*", handler).Put(".*", handler).Delete(".*", handler).Patch(".*", handler);
+    server_.set_error_handler([](const httplib::Request& /*request*/, httplib::Response& response) {
+      if (response.body.empty()) {  // of the library itself
+        const bool large = response.status == 413;
+        response.set_content(error_response(response.status, large ? "the request is too large" : "this is no request of the API").body,
+                             "application/json");
+      }
+    });
     server_.set_socket_options([](socket_t socket) {
       const int yes = 1;  // a port that a daemon before us used is free at once; one that is in use is not shared
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -81,7 +171,7 @@ class Server final : public HttpServer {
   std::string host_;
   Mailbox* mailbox_;
   int port_ = -1;
-  httplib::Server server_;
+  BoundedServer server_;
   std::jthread thread_;
 };
 
@@ -100,8 +190,9 @@ bool may_be_served(const std::string& host_header, const std::string& origin, co
   return right_port && right_name && (origin.empty() || origin == "http://" + host_header);
 }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& host, int port, Mailbox& mailbox) {
-  auto server = std::make_unique<Server>(host, mailbox);
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& host, int port, Mailbox& mailbox,
+                                                               const HttpLimits& limits) {
+  auto server = std::make_unique<Server>(host, mailbox, limits);
   MAYPOLE_RETURN_IF_ERROR(server->open(port));
   return server;
 }
