@@ -83,10 +83,6 @@ void bind_elastic(nb::module_& module) {
       .def("local_rank", [](const Order& order, int rank) { return order.membership.local_rank(rank); });
   nb::class_<ControlLink>(module, "ControlLink")
       .def(
-          "__init__",
-          [](ControlLink* self, int fd, double silence_s) { new (self) ControlLink(base::Fd(fd), base::from_seconds(silence_s)); },
-          nb::arg("fd"), nb::arg("silence_s"))
-      .def(
           "report",
           [](ControlLink& link, WorkerReport::Kind kind, std::uint32_t epoch, std::uint64_t step, double seconds, std::string text) {
             check(link.send({kind, epoch, step, seconds, std::move(text)}));
@@ -94,6 +90,10 @@ void bind_elastic(nb::module_& module) {
           nb::arg("kind"), nb::arg("epoch"), nb::arg("step"), nb::arg("seconds") = 0.0, nb::arg("text") = "")
       .def("take", &ControlLink::take)
       .def("wait", &wait, nb::arg("limit_s") = -1.0, "The next order, or None when limit_s passed first.");
+  // Never closed: the engine waits for the other ranks when the interpreter is gone, and its process has to give signs of life until then.
+  module.def(
+      "open_control_link", [](int fd, double silence_s) { return new ControlLink(base::Fd(fd), base::from_seconds(silence_s)); },
+      nb::arg("fd"), nb::arg("silence_s"), nb::rv_policy::reference);
   module.def(
       "ring_of",
       [](const comm::Environment& environment, const Order& order, int rank, int listener, double deadline_s) {

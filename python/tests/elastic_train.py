@@ -20,7 +20,7 @@ from maypole.torch.elastic import packing
 LIMIT_S = 300
 DEFAULTS = {
     "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
-    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False,
+    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False, "linger": 0.0,
 }  # fmt: skip
 
 
@@ -137,6 +137,8 @@ def main():
     if maypole.rank() == 0:
         torch.save(model.state_dict(), f"{folder}/weights.pt")
     print(f"worker {number} ended as rank {maypole.rank()} of {maypole.size()}", flush=True)
+    if maypole.rank() == 0:
+        time.sleep(settings["linger"])
 
 
 if __name__ == "__main__":

@@ -57,6 +57,11 @@ def test_a_frozen_worker_is_ended_and_the_others_go_on(tmp_path):
     check_all(tmp_path)
 
 
+def test_whoever_ends_early_waits_for_the_others_and_is_not_taken_for_dead(tmp_path):
+    with ElasticRun(tmp_path, heartbeat="2s", linger=5.0, epochs=1) as run:
+        assert "0 workers lost" in run.finish()
+
+
 def test_a_newcomer_with_another_model_is_refused_and_training_goes_on(tmp_path):
     with ElasticRun(tmp_path, start=2, other_model=[2], hold_at=3) as run:
         run.wait_for_step(3)

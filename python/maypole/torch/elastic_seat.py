@@ -43,7 +43,7 @@ class Seat:
         self._environment = environment
         # Who meets has just been stopped, and is here at once or is lost.
         self._meeting_s = max(4.0, 2 * environment.heartbeat_s)
-        self._link = _core.ControlLink(control, environment.heartbeat_s)
+        self._link = _core.open_control_link(control, environment.heartbeat_s)
         self.epoch = 0
         self.hosts = []  # [rank] of the epoch
         self._orders = []
