@@ -30,11 +30,11 @@ def marked_processes() -> list[int]:
     return found
 
 
-def until(condition, what: str):
+def until(condition, what: str, limit_s: float = LIMIT_S):
     """Waits for a condition that another process brings about."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + limit_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come within {LIMIT_S} s"
+        assert time.monotonic() < deadline, f"{what} did not come within {limit_s} s"
         time.sleep(0.01)
     return value
 

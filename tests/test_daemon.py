@@ -4,76 +4,18 @@
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from daemon_cluster import Cluster, ended, makes_groups, marked, say
 from running import LIMIT_S, PROGRAM, need_program, until
 
 
-class Cluster:
-    """A daemon in a folder of its own, and its commands."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.data = folder / "data"
-        self.environment = {**os.environ, "MAYPOLE_DATA_DIR": str(self.data)}
-        for name in ("MAYPOLE_ADDRESS", "MAYPOLE_TOKEN"):
-            self.environment.pop(name, None)
-        self.daemon = None
-
-    def up(self, *options: str) -> str:
-        self.daemon = subprocess.Popen(
-            [PROGRAM, "up", "--listen", "127.0.0.1:0", *options],
-            env=self.environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        return self.daemon.stdout.readline()
-
-    def kill(self) -> None:
-        self.daemon.kill()
-        self.daemon.communicate()
-
-    def call(self, *arguments: str, **options) -> subprocess.CompletedProcess:
-        environment = {**self.environment, **options.pop("env", {})}
-        return subprocess.run(
-            [PROGRAM, *arguments], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S, **options
-        )
-
-    def ok(self, *arguments: str) -> str:
-        done = self.call(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def submit(self, *arguments: str) -> str:
-        return self.ok("submit", *arguments).strip()
-
-    def job(self, job: str) -> dict:
-        return json.loads(self.ok("show", "--json", job))
-
-    def until_state(self, job: str, state: str) -> dict:
-        return until(lambda: (found := self.job(job))["state"] == state and found, f"state {state} of job {job}")
-
-
-def marked(mark: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            pass
-    return found
-
-
-def ended(pid: str) -> bool:
-    """Gone, or dead and not yet collected by whoever inherited it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
-    except OSError:
-        return True
+def cluster_groups(cluster: Cluster) -> list[Path]:
+    return list(Path("/sys/fs/cgroup").rglob(f"maypole-{cluster.identity()}-*"))
 
 
 @pytest.fixture
@@ -85,12 +27,8 @@ def cluster(tmp_path):
         stopped = cluster.call("down", "--stop-jobs")
         assert stopped.returncode == 0, stopped.stderr
         assert cluster.daemon.wait(LIMIT_S) == 0
-    (identity,) = sqlite3.connect(cluster.data / "store.db").execute("select identity from store").fetchone()
-    assert marked(f"MAYPOLE_WORKER={identity}/") == [], "nothing of the workers is left"
-
-
-def say(text: str) -> list[str]:
-    return ["--", "sh", "-c", text]
+    assert marked(f"MAYPOLE_WORKER={cluster.identity()}/") == [], "nothing of the workers is left"
+    assert cluster_groups(cluster) == []
 
 
 def test_a_job_runs_from_submit_to_its_exit_code(cluster):
@@ -185,6 +123,20 @@ def test_a_killed_shim_takes_its_worker_along_and_the_job_is_retried(cluster):
     assert cluster.call("wait", job).returncode == 0
     assert ended(child)
     assert cluster.job(job)["retries"] == 1
+
+
+def test_a_killed_shim_takes_along_what_changed_its_session_and_its_environment(cluster):
+    if not makes_groups():
+        pytest.skip("this user makes no control groups here")
+    cluster.up()
+    # The child holds nothing of its parent's that a daemon without control groups could know it by.
+    job = cluster.submit(*say("setsid env -i sh -c 'echo $$ > child; sleep 1000' & wait"))
+    child = until(lambda: (cluster.folder / "child").exists() and (cluster.folder / "child").read_text().strip(), "the child")
+    shim = int((cluster.data / "jobs" / job / "1" / "0" / "claim").read_text().split()[0])
+    os.kill(shim, signal.SIGKILL)
+    assert cluster.call("wait", job).returncode == 128 + signal.SIGKILL
+    assert ended(child)
+    assert cluster_groups(cluster) == []
 
 
 def test_down_refuses_while_a_job_runs_and_may_leave_it(cluster):

@@ -2,6 +2,7 @@
 #include "maypole/daemon/local_executor.h"
 
 #include "maypole/base/status.h"
+#include "maypole/daemon/process_group.h"
 #include "maypole/daemon/process_identity.h"
 #include "maypole/daemon/worker_variables.h"
 #include "maypole/net/child_process.h"
@@ -49,7 +50,7 @@ struct Worker {
 
 class LocalExecutor final : public Executor {
  public:
-  explicit LocalExecutor(LocalExecutorOptions options) : options_(std::move(options)) {}
+  explicit LocalExecutor(LocalExecutorOptions options) : options_(std::move(options)), groups_(parent_of_groups()) {}
 
   void start(const EpochOrder& order) override;
   void adopt(EpochId id, int num_workers) override;
@@ -74,6 +75,7 @@ class LocalExecutor final : public Executor {
   bool shim_ended(EpochId id, Worker& worker);
 
   LocalExecutorOptions options_;
+  std::string groups_;  // where workers get groups of their own; empty: nowhere
   std::map<EpochId, std::vector<Worker>> epochs_;
   std::vector<WorkerEvent> events_;
 };
@@ -128,8 +130,11 @@ absl::Status LocalExecutor::start_all(const EpochOrder& order) {
   const auto environments = worker_variables(order, meeting, net::current_environment(), usable_cores());
   for (std::size_t i = 0; i < order.workers.size(); ++i) {
     const int rank = static_cast<int>(i);
-    WorkerOrder worker{order.command, environments[i], order.directory, rank == 0 ? meeting.rendezvous_fd : -1};
+    WorkerOrder worker{order.command, environments[i], order.directory, rank == 0 ? meeting.rendezvous_fd : -1, {}};
     worker.environment.push_back(mark(order.id, rank));
+    if (!groups_.empty()) {
+      worker.group = fmt::format("{}/maypole-{}-{}-{}-{}", groups_, options_.identity, order.id.job, order.id.epoch, rank);
+    }
     const absl::Status status = start_one(order.id, rank, worker);
     if (!status.ok()) {
       for (std::size_t left = i; left < order.workers.size(); ++left) {
@@ -220,7 +225,9 @@ bool LocalExecutor::shim_ended(EpochId id, Worker& worker) {
   }
   // The shim was killed. Its worker died with it; what that had started may be left.
   worker.phase = Phase::kCleaning;
-  if (kill_marked(mark(id, worker.rank)) > 0) {
+  const absl::StatusOr<WorkerOrder> order = read_order(folder);
+  const bool group_left = order.ok() && !order->group.empty() && !end_group(order->group);
+  if (kill_marked(mark(id, worker.rank)) > 0 || group_left) {
     return false;
   }
   events_.push_back({.kind = WorkerEventKind::kEnded,

@@ -3,6 +3,7 @@
 
 #include "maypole/base/status.h"
 #include "maypole/base/units.h"
+#include "maypole/daemon/process_group.h"
 #include "maypole/daemon/worker_files.h"
 #include "maypole/net/child_process.h"
 #include "maypole/net/socket.h"
@@ -25,6 +26,12 @@ namespace {
 constexpr std::chrono::seconds kAfterTerminate{3};
 
 double wall_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+void end_group_of(const WorkerOrder& order) {
+  while (!order.group.empty() && !end_group(order.group)) {
+    ::poll(nullptr, 0, 2);  // the kernel needs a moment to take them down
+  }
+}
 
 class Shim {
  public:
@@ -73,11 +80,15 @@ bool Shim::start(const WorkerOrder& order) {
   if (order.inherited_fd >= 0) {
     options.inherited_fds = {order.inherited_fd};
   }
+  if (!order.group.empty() && make_group(order.group).ok()) {
+    options.control_group = order.group;
+  }
   auto child = net::start_child(options);
   if (!child.ok()) {
     constexpr int kNotFound = 127;  // as shells do
     constexpr int kNotExecutable = 126;
     output_.write(base::message(child.status()) + "\n");
+    end_group_of(order);
     (void)exit_.write({absl::IsNotFound(child.status()) ? kNotFound : kNotExecutable, 0, wall_seconds(), base::message(child.status())});
     return false;
   }
@@ -137,6 +148,7 @@ int Shim::run(const WorkerOrder& order) {
   constexpr std::chrono::seconds kAtATime{1};
   while (subreaper_.kill_descendants(kAtATime) > 0) {
   }
+  end_group_of(order);
   while (worker_.output.valid() && keep_output()) {
   }
   const net::ExitStatus status = ended_.value_or(net::ExitStatus{1, 0});

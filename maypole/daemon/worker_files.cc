@@ -101,6 +101,7 @@ absl::Status write_order(const std::string& folder, const WorkerOrder& order) {
   put_strings(writer, order.environment);
   writer.put_string(order.directory);
   writer.put_u32(static_cast<std::uint32_t>(order.inherited_fd));
+  writer.put_string(order.group);
   const std::vector<std::byte>& bytes = writer.bytes();
   return write_new_file(folder + "/order", std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
@@ -116,6 +117,7 @@ absl::StatusOr<WorkerOrder> read_order(const std::string& folder) {
   order.environment = read_strings(reader);
   order.directory = reader.string();
   order.inherited_fd = static_cast<int>(reader.u32());
+  order.group = reader.string();
   MAYPOLE_RETURN_IF_ERROR(reader.finish(folder + "/order"));
   return order;
 }

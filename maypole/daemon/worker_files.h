@@ -31,6 +31,7 @@ struct WorkerOrder {
   std::vector<std::string> environment;  // NAME=VALUE, all of it
   std::string directory;
   int inherited_fd = -1;  // that the worker inherits through the shim
+  std::string group;      // of its processes (process_group.h); empty: has none
   bool operator==(const WorkerOrder&) const = default;
 };
 [[nodiscard]] absl::Status write_order(const std::string& folder, const WorkerOrder& order);

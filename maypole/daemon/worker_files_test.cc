@@ -22,7 +22,7 @@ class WorkerFilesTest : public ::testing::Test {
 };
 
 TEST_F(WorkerFilesTest, AnOrderIsReadAsItWasWrittenWhateverItsBytes) {
-  const WorkerOrder order{{"sh", "-c", "echo '\xff\n'"}, {"A=b\nc", "E="}, "/tmp/x y", 7};
+  const WorkerOrder order{{"sh", "-c", "echo '\xff\n'"}, {"A=b\nc", "E="}, "/tmp/x y", 7, "/sys/fs/cgroup/a"};
   ASSERT_TRUE(write_order(folder_.path(), order).ok());
   EXPECT_EQ(read_order(folder_.path()).value(), order);
 }

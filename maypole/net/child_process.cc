@@ -100,9 +100,25 @@ struct Pipes {
   Pipe report;
 };
 
-[[noreturn]] void run_child(const ChildOptions& options, const Pipes& pipes, char* const* argv, char** environment, pid_t parent) {
+/// What a child needs beside the options, in the form that system calls take.
+struct Program {
+  std::vector<char*> argv;
+  std::vector<char*> environment;
+  std::string group_members;  // a file of the control group; "" = none
+};
+
+void enter_group(const std::string& members) {
+  const int fd = members.empty() ? -1 : ::open(members.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    [[maybe_unused]] const ssize_t ignored = ::write(fd, "0", 1);  // the writer itself
+    ::close(fd);
+  }
+}
+
+[[noreturn]] void run_child(const ChildOptions& options, const Pipes& pipes, Program& program, pid_t parent) {
   const int report_fd = pipes.report.write_end.get();
   reset_signals(options.ignored_signals);
+  enter_group(program.group_members);
   if (options.new_session) {
     ::setsid();
   }
@@ -122,8 +138,8 @@ struct Pipes {
   for (const int fd : options.inherited_fds) {
     ::fcntl(fd, F_SETFD, 0);
   }
-  ::environ = environment;  // execvp then searches the PATH of the new environment
-  ::execvp(argv[0], argv);
+  ::environ = program.environment.data();  // execvp then searches the PATH of the new environment
+  ::execvp(program.argv[0], program.argv.data());
   fail_in_child(report_fd, Failure::kExec);
 }
 
@@ -213,8 +229,8 @@ absl::StatusOr<Child> start_child(const ChildOptions& options) {
   MAYPOLE_RETURN_IF_ERROR(make(options.standard_output, pipes.output));
   MAYPOLE_RETURN_IF_ERROR(make(options.standard_error, pipes.error));
   MAYPOLE_RETURN_IF_ERROR(make(Stdio::kPipe, pipes.report));
-  const std::vector<char*> argv = pointers_to(options.command);
-  std::vector<char*> environment = pointers_to(options.environment);
+  Program program{pointers_to(options.command), pointers_to(options.environment),
+                  options.control_group.empty() ? "" : options.control_group + "/cgroup.procs"};
 
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -222,7 +238,7 @@ absl::StatusOr<Child> start_child(const ChildOptions& options) {
     return base::errno_error(errno, "start a process for '{}'", options.command[0]);
   }
   if (pid == 0) {
-    run_child(options, pipes, argv.data(), environment.data(), parent);
+    run_child(options, pipes, program, parent);
   }
   pipes.report.write_end.reset();
   Failure failure{};

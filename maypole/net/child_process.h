@@ -30,6 +30,7 @@ struct ChildOptions {
   bool new_session = false;          // a session and process group of its own, so that a terminal's Ctrl-C does not reach it
   int death_signal = 0;              // sent to the child when the caller dies; 0 = none
   std::vector<int> inherited_fds;    // stay open in the child under the same numbers; every other descriptor is closed
+  std::string control_group;         // a cgroup's folder that the child enters first, where it can; "" = stays in the caller's
   std::vector<int> ignored_signals;  // all others get their default action and are unblocked
 };
 
