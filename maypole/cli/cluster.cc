@@ -2,12 +2,12 @@
 #include "maypole/cli/cluster.h"
 
 #include "maypole/base/status.h"
-#include "maypole/base/units.h"
 #include "maypole/cli/cluster_command.h"
+#include "maypole/cli/cluster_view.h"
 #include "maypole/formats/document.h"
 #include "maypole/formats/json_text.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -21,36 +21,15 @@ namespace {
 
 constexpr std::string_view kAnswer = "the daemon's answer";
 
-std::string amount_text(const std::string& resource, double amount) {
-  return resource == "memory" ? base::format_bytes(amount) : fmt::format("{:g}", amount);
-}
-
 absl::StatusOr<std::string> cluster_text(const std::string& body) {
-  MAYPOLE_ASSIGN_OR_RETURN(const formats::Node node, formats::parse_json(body, kAnswer));
-  formats::Problems problems{std::string(kAnswer)};
-  formats::Map map(formats::Value(&node, 1, "", &problems));
-  std::string text = fmt::format("policy {}, slots of {:g} s\n", map["policy"].text(), map["slot_s"].number());
-  if (const formats::Value refused = map["refused"]; refused.present()) {
-    text += fmt::format("a decision was refused: {}\n", refused.text());
+  MAYPOLE_ASSIGN_OR_RETURN(const ClusterView cluster, parse_cluster_view(body));
+  std::string text = fmt::format("policy {}, slots of {:g} s\n", cluster.policy, cluster.slot_s);
+  if (!cluster.refused.empty()) {
+    text += fmt::format("a decision was refused: {}\n", cluster.refused);
   }
-  for (const formats::Value& item : map["servers"].list()) {
-    formats::Map server(item);
-    const std::vector<formats::Value::Entry> capacity = server["capacity"].entries();
-    const std::vector<formats::Value::Entry> held = server["held"].entries();
-    std::vector<std::string> amounts;
-    for (std::size_t i = 0; i < capacity.size() && i < held.size(); ++i) {
-      const std::string& name = capacity[i].name;
-      amounts.push_back(
-          fmt::format("{} of {} {}", amount_text(name, held[i].value.number()), amount_text(name, capacity[i].value.number()), name));
-    }
-    std::vector<std::string> jobs;
-    for (const formats::Value& job : server["jobs"].list()) {
-      jobs.push_back(job.text());
-    }
-    text += fmt::format("  {}: {} taken{}{}\n", server["id"].text(), fmt::join(amounts, ", "), jobs.empty() ? "" : " by ",
-                        fmt::join(jobs, ", "));
+  for (const ServerView& server : cluster.servers) {
+    text += fmt::format("  {}\n", server_text(server));
   }
-  MAYPOLE_RETURN_IF_ERROR(problems.status());
   return text;
 }
 
@@ -99,6 +78,27 @@ std::function<int()> add_cluster(CLI::App& app) {
       MAYPOLE_ASSIGN_OR_RETURN(const daemon::Answer answer, client.call("GET", "/v1/cluster"));
       MAYPOLE_ASSIGN_OR_RETURN(const std::string text, cluster_text(answer.body));
       fmt::print("{}", flags->json ? answer.body + "\n" : text);
+      return 0;
+    });
+  };
+}
+
+std::function<int()> add_drain(CLI::App& app, const std::string& name) {
+  struct Written {
+    ClusterFlags flags;
+    std::string server;
+  };
+  auto written = std::make_shared<Written>();
+  CLI::App* drain = app.add_subcommand(
+      name, name == "drain" ? "Let nothing new start on a server; what runs there goes on" : "Let jobs start there again");
+  add_cluster_flags(*drain, written->flags);
+  drain->add_option("server", written->server, "Its id, as `maypole cluster` shows it")->required();
+  return [written, name] {
+    return with_client(name, written->flags, [&](daemon::Client& client) -> absl::StatusOr<int> {
+      const std::string path = fmt::format("/v1/servers/{}/{}", daemon::escaped(written->server), name);
+      MAYPOLE_ASSIGN_OR_RETURN(const daemon::Answer answer, client.call("POST", path));
+      MAYPOLE_ASSIGN_OR_RETURN(const ServerView server, parse_server_view(answer.body));
+      fmt::print("{}\n", written->flags.json ? answer.body : server_text(server));
       return 0;
     });
   };

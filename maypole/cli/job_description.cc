@@ -245,6 +245,9 @@ absl::StatusOr<std::string> describe_job(const JobOptions& options, const std::s
     }
     set_scalar("time_limit", options.time, description);
   }
+  if (options.allow_wait) {
+    description.set("allow_wait", "true");
+  }
   MAYPOLE_RETURN_IF_ERROR(set_environment(options, file, environment, description));
   const std::filesystem::path chdir = options.chdir.empty() ? folder / file.chdir : std::filesystem::path(directory) / options.chdir;
   description.set("chdir", json_string(chdir.lexically_normal().string()));

@@ -25,6 +25,7 @@ struct JobOptions {
   std::string racks;
   std::string time;
   std::string retries;
+  bool allow_wait = false;
   std::string chdir;
   std::vector<std::string> env;  // NAME=VALUE, or NAME
   std::vector<std::string> command;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "maypole/formats/document.h"
-
 #include <absl/status/statusor.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,10 +32,14 @@ struct JobView {
 };
 
 [[nodiscard]] absl::StatusOr<JobView> parse_job(std::string_view json);
-/// {"jobs": [...]}
-[[nodiscard]] absl::StatusOr<std::vector<JobView>> parse_jobs(std::string_view json);
+/// {"jobs": [...], "left_out": 0}
+struct JobList {
+  std::vector<JobView> jobs;
+  std::int64_t left_out = 0;  // more that there are
+};
+[[nodiscard]] absl::StatusOr<JobList> parse_jobs(std::string_view json);
 
-/// A table with a line a job; ages count from `now_s`.
+/// A line a job, with a line of names before them; ages count from `now_s`.
 [[nodiscard]] std::string queue_table(const std::vector<JobView>& jobs, double now_s);
 /// One job, a field a line.
 [[nodiscard]] std::string job_text(const JobView& job, double now_s);

@@ -164,8 +164,8 @@ std::function<int()> add_queue(CLI::App& app) {
         fmt::print("{}\n", answer.body);
         return 0;
       }
-      MAYPOLE_ASSIGN_OR_RETURN(const std::vector<JobView> jobs, parse_jobs(answer.body));
-      fmt::print("{}", queue_table(jobs, wall_seconds()));
+      MAYPOLE_ASSIGN_OR_RETURN(const JobList list, parse_jobs(answer.body));
+      fmt::print("{}", queue_table(list.jobs, wall_seconds()));
       return 0;
     });
   };

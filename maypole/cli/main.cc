@@ -13,6 +13,7 @@
 #include "maypole/cli/run.h"
 #include "maypole/cli/simulate.h"
 #include "maypole/cli/submit.h"
+#include "maypole/cli/top.h"
 #include "maypole/cli/trace.h"
 #include "maypole/cli/up.h"
 #include "maypole/cli/version.h"
@@ -70,6 +71,9 @@ int main(int argc, char** argv) {
   commands["wait"] = add_wait(app);
   commands["cancel"] = add_cancel(app);
   commands["cluster"] = add_cluster(app);
+  commands["top"] = add_top(app);
+  commands["drain"] = add_drain(app, "drain");
+  commands["undrain"] = add_drain(app, "undrain");
   commands["token"] = add_token(app);
   commands["shim"] = add_shim(app);
   commands["resize"] = add_resize(app);

@@ -54,6 +54,7 @@ std::function<int()> add_submit(CLI::App& app, std::vector<std::string> command)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   submit->add_option("--chdir", job.chdir, "Where workers start; default: here, or as the job.yaml says");
   submit->add_option("--retries", job.retries, "How often it may fail and be started again");
+  submit->add_flag("--allow-wait", job.allow_wait, "Where the cluster is too small for it: wait for a larger one instead of being refused");
   if (!command.empty()) {
     command.erase(command.begin());  // the dashes
   }

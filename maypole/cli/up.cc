@@ -35,6 +35,7 @@ struct Written {
   std::string policy = "gadget";
   std::string slot = "60s";
   std::string age = "10min";
+  std::string keep_ended = "30d";
   std::string data_dir;
   std::string listen = "127.0.0.1:7077";
   bool insecure = false;
@@ -76,6 +77,9 @@ absl::Status run(const Written& written) {
   options.data_dir = std::filesystem::absolute(daemon::data_dir_of(written.data_dir)).string();
   MAYPOLE_ASSIGN_OR_RETURN(options.slot_s, positive_seconds("--slot", written.slot));
   MAYPOLE_ASSIGN_OR_RETURN(options.age_s, positive_seconds("--age", written.age));
+  const absl::StatusOr<daemon::KeepEnded> keep = daemon::parse_keep_ended(written.keep_ended);
+  MAYPOLE_RETURN_IF_ERROR(for_option("--keep-ended", keep.status()));
+  options.keep_ended = *keep;
   absl::StatusOr<net::HostPort> listen = net::parse_host_port(written.listen);
   MAYPOLE_RETURN_IF_ERROR(for_option("--listen", listen.status()));
   const absl::StatusOr<net::SocketAddress> numeric = net::SocketAddress::parse(listen->host, listen->port);
@@ -129,6 +133,9 @@ std::function<int()> add_up(CLI::App& app) {
   up->add_option("--policy", written->policy, "Who gets what; see `maypole simulate --help`")->capture_default_str();
   up->add_option("--slot", written->slot, "Time step that the policy plans for")->capture_default_str();
   up->add_option("--age", written->age, "A waiting job's weight doubles in this time")->capture_default_str();
+  up->add_option("--keep-ended", written->keep_ended,
+                 "How long ended jobs are kept, with what they wrote: a time, a number of jobs, or forever")
+      ->capture_default_str();
   up->add_option("--data-dir", written->data_dir, "Where jobs are kept; default: MAYPOLE_DATA_DIR, else $XDG_STATE_HOME/maypole");
   up->add_option("--listen", written->listen, "host:port of the API; port 0: any free one")->capture_default_str();
   up->add_flag("--insecure", written->insecure, "Allow --listen on an address that other machines reach, without encryption");

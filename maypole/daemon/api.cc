@@ -13,6 +13,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bitset>
+#include <iterator>
+#include <limits>
 
 namespace maypole::daemon {
 
@@ -71,6 +74,28 @@ std::string query_or(const Request& request, const std::string& name, const std:
   return found == request.query.end() ? otherwise : found->second;
 }
 
+using StateSet = std::bitset<kNumJobStates>;
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+/// `running,queued`, or `active`: all but those of jobs that have ended; nothing: all.
+absl::StatusOr<StateSet> parse_states(std::string_view text) {
+  StateSet states;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string_view name = text.substr(begin, comma - begin);
+    const std::optional<JobState> state = job_state(name);
+    if (!state && name != "active") {
+      return base::error(absl::StatusCode::kInvalidArgument, "state: '{}' is no state: give active, or some that a job can have", name);
+    }
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      const auto each = static_cast<JobState>(i);
+      states[i] = states[i] || (state ? each == *state : !has_ended(each));
+    }
+    begin = comma + 1;
+  }
+  return text.empty() ? StateSet().set() : states;
+}
+
 }  // namespace
 
 Response error_response(int status, std::string_view sentence) {
@@ -85,6 +110,8 @@ const std::vector<Api::Handler>& Api::handlers() {
       {{"POST", "/v1/jobs/{id}/cancel", Role::kUser}, &Api::cancel},
       {{"GET", "/v1/jobs/{id}/logs", Role::kUser}, &Api::logs},
       {{"GET", "/v1/cluster", Role::kUser}, &Api::cluster},
+      {{"POST", "/v1/servers/{id}/drain", Role::kAdmin}, &Api::drain},
+      {{"POST", "/v1/servers/{id}/undrain", Role::kAdmin}, &Api::undrain},
       {{"GET", "/v1/tokens", Role::kAdmin}, &Api::tokens},
       {{"POST", "/v1/tokens", Role::kAdmin}, &Api::create_token},
       {{"DELETE", "/v1/tokens/{id}", Role::kAdmin}, &Api::revoke_token},
@@ -166,18 +193,29 @@ Reply Api::submit(const Call& call) {
 }
 
 Reply Api::jobs(const Call& call) {
-  const std::string which = query_or(call.request, "state", "");
-  if (!which.empty() && which != "active" && !job_state(which)) {
-    return {error_response(400, fmt::format("state: '{}' is no state: give active, or one that a job can have", which))};
+  const absl::StatusOr<StateSet> wanted = parse_states(query_or(call.request, "state", ""));
+  const std::optional<std::int64_t> limit = formats::parse_integer(query_or(call.request, "limit", std::to_string(kNoLimit)));
+  if (!wanted.ok()) {
+    return {refusal_of(wanted.status())};
   }
-  std::string text;
+  if (!limit || *limit < 0) {
+    return {error_response(400, "limit: give a number of jobs of at least 0")};
+  }
+  constexpr std::string_view kBegin = "{\"jobs\": [";
+  std::string text(kBegin);
+  std::int64_t shown = 0;
+  std::int64_t found = 0;
   for (const auto& [number, job] : context_.supervisor->jobs()) {
-    if (which.empty() || (which == "active" ? !has_ended(job.row.state) : name_of(job.row.state) == which)) {
-      text += text.empty() ? "" : ",\n ";
-      text += job_json(job);
+    if (!wanted->test(static_cast<std::size_t>(job.row.state))) {
+      continue;
+    }
+    if (++found <= *limit) {
+      text += ++shown == 1 ? "" : ",\n ";
+      append_job_json(job, text);
     }
   }
-  return {{.body = fmt::format("{{\"jobs\": [{}]}}", text)}};
+  fmt::format_to(std::back_inserter(text), "], \"left_out\": {}}}", found - shown);
+  return {{.body = std::move(text)}};
 }
 
 Reply Api::job(const Call& call) {
@@ -226,6 +264,41 @@ Reply Api::logs(const Call& call) {
 }
 
 Reply Api::cluster(const Call& /*call*/) { return {{.body = cluster_json(*context_.supervisor, context_.slot_s)}}; }
+
+Response Api::no_server(const std::string& id) const {
+  std::vector<std::string> names;
+  for (const model::Server& server : context_.supervisor->controller().cluster().parts().servers) {
+    names.push_back(server.id);
+  }
+  return error_response(404, fmt::format("there is no server '{}'{}", id, did_you_mean(id, names)));
+}
+
+Reply Api::drain(const Call& call) {
+  Supervisor& supervisor = *context_.supervisor;
+  const std::optional<model::ServerId> server = supervisor.controller().cluster().find_server(call.id);
+  if (!server) {
+    return {no_server(call.id)};
+  }
+  const std::string reason = fmt::format("drained by {}", call.who.name);
+  if (const absl::Status status = context_.store->close_server({call.id, reason, call.now_s}); !status.ok()) {
+    return {refusal_of(status)};
+  }
+  supervisor.close(*server, reason);
+  return {{.body = server_json(supervisor, *server)}};
+}
+
+Reply Api::undrain(const Call& call) {
+  Supervisor& supervisor = *context_.supervisor;
+  const std::optional<model::ServerId> server = supervisor.controller().cluster().find_server(call.id);
+  if (!server) {
+    return {no_server(call.id)};
+  }
+  if (const absl::Status status = context_.store->open_server(call.id); !status.ok()) {
+    return {refusal_of(status)};
+  }
+  supervisor.open(*server);
+  return {{.body = server_json(supervisor, *server)}};
+}
 
 Reply Api::tokens(const Call& /*call*/) {
   std::vector<std::string> rows;

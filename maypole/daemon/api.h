@@ -48,6 +48,7 @@ struct ApiContext {
   Supervisor* supervisor;
   Executor* executor;
   Access* access;
+  Store* store;
   double slot_s = 60;
 };
 
@@ -73,6 +74,7 @@ class Api {
 
   [[nodiscard]] const Job* find_job(const std::string& id) const;
   [[nodiscard]] Response no_job(const std::string& id) const;
+  [[nodiscard]] Response no_server(const std::string& id) const;
 
   Reply submit(const Call& call);
   Reply jobs(const Call& call);
@@ -80,6 +82,8 @@ class Api {
   Reply cancel(const Call& call);
   Reply logs(const Call& call);
   Reply cluster(const Call& call);
+  Reply drain(const Call& call);
+  Reply undrain(const Call& call);
   Reply create_token(const Call& call);
   Reply tokens(const Call& call);
   Reply revoke_token(const Call& call);

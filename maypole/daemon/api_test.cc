@@ -88,7 +88,7 @@ TEST_F(ApiTest, AUserMayDoNothingThatIsForAdmins) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 4);
+  EXPECT_EQ(checked, 6);
 }
 
 TEST_F(ApiTest, AUserCancelsOnlyTheirOwnJobs) {
@@ -111,12 +111,36 @@ TEST_F(ApiTest, ANameMeansTheYoungestJobThatHasNotEnded) {
   EXPECT_THAT(wrong.body, HasSubstr("did you mean 'digits'?"));
 }
 
+TEST_F(ApiTest, JobsAreListedByStateAndUpToALimit) {
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(daemon_.submit().status, 201);
+  }
+  ASSERT_EQ(daemon_.ask("POST", "/v1/jobs/1/cancel").status, 200);
+  const auto ids = [&](const std::string& query) {
+    const auto answer = formats::parse_json(daemon_.ask("GET", "/v1/jobs" + query).body, "answer");
+    EXPECT_TRUE(answer.ok());
+    std::string found;
+    for (const formats::Node& job : field(*answer, "jobs")->items) {
+      found += field(job, "id")->text;
+    }
+    return found + " " + field(*answer, "left_out")->text;
+  };
+  EXPECT_EQ(ids(""), "1234 0");
+  EXPECT_EQ(ids("?state=active"), "234 0");
+  EXPECT_EQ(ids("?state=cancelled"), "1 0");
+  EXPECT_EQ(ids("?state=cancelled,active"), "1234 0");
+  EXPECT_EQ(ids("?limit=3"), "123 1");
+  EXPECT_EQ(ids("?limit=0"), " 4");
+}
+
 TEST_F(ApiTest, WrongRequestsAreAnsweredByASentence) {
   EXPECT_EQ(daemon_.ask("POST", "/v1/jobs", "{").status, 400);
   EXPECT_THAT(daemon_.ask("POST", "/v1/jobs", R"({"version": 1, "command": ["x"], "colour": 1})").body, HasSubstr("colour"));
   EXPECT_EQ(daemon_.ask("GET", "/v1/nothing").status, 404);
   EXPECT_EQ(daemon_.ask("DELETE", "/v1/jobs").status, 405);
   EXPECT_EQ(daemon_.ask("GET", "/v1/jobs?state=asleep").status, 400);
+  EXPECT_EQ(daemon_.ask("GET", "/v1/jobs?state=queued,").status, 400);
+  EXPECT_EQ(daemon_.ask("GET", "/v1/jobs?limit=few").status, 400);
   EXPECT_EQ(daemon_.ask("GET", "/v1/jobs/1/logs").status, 404);
   EXPECT_EQ(daemon_.ask("POST", "/v1/tokens", R"({"name": "a b"})").status, 400);
   EXPECT_EQ(daemon_.ask("POST", "/v1/tokens", R"({"name": "bob", "role": "king"})").status, 400);
@@ -147,6 +171,31 @@ TEST_F(ApiTest, NoSeriesOfTheMetricsOutlivesItsJob) {
   const std::string after = daemon_.ask("GET", "/metrics").body;
   EXPECT_THAT(after, HasSubstr("maypole_jobs{state=\"starting\"} 0"));
   EXPECT_THAT(after, HasSubstr("maypole_held{server=\"s0\",resource=\"cpu\"} 0\n"));
+}
+
+TEST_F(ApiTest, NothingNewStartsOnADrainedServerAndItIsRemembered) {
+  const auto submit = [&](int workers) {
+    ASSERT_EQ(daemon_.ask("POST", "/v1/jobs", fmt::format(R"({{"version": 1, "command": ["x"], "workers": {}}})", workers)).status, 201);
+    daemon_.pass(1);
+  };
+  submit(8);
+  const std::string drained = daemon_.ask("POST", "/v1/servers/s0/drain").body;
+  EXPECT_THAT(drained, HasSubstr(R"("closed": "drained by root")"));
+  EXPECT_THAT(drained, HasSubstr(R"("jobs": ["1"])")) << "what runs there goes on";
+  EXPECT_THAT(daemon_.ask("GET", "/v1/cluster").body, HasSubstr(drained));
+  ASSERT_EQ(daemon_.store.closed.size(), 1U);
+  submit(5);
+  submit(4);
+  for (int rank = 0; rank < 8; ++rank) {
+    daemon_.executor.events.push_back({.kind = WorkerEventKind::kEnded, .id = {1, 1}, .rank = rank, .exit = {}});
+  }
+  daemon_.pass(1);
+  EXPECT_THAT(daemon_.ask("GET", "/v1/jobs/2").body, HasSubstr(R"("reason": "does not fit what is open: s0 is drained by root")"));
+  EXPECT_THAT(daemon_.ask("GET", "/v1/jobs/3").body, HasSubstr(R"("ring": ["s1", "s1", "s1", "s1"])"));
+  EXPECT_THAT(daemon_.ask("POST", "/v1/servers/s0/undrain").body, HasSubstr(R"("closed": null)"));
+  EXPECT_THAT(daemon_.ask("GET", "/v1/jobs/2").body, HasSubstr(R"("reason": "")"));
+  EXPECT_TRUE(daemon_.store.closed.empty());
+  EXPECT_THAT(daemon_.ask("POST", "/v1/servers/s00/drain").body, HasSubstr("did you mean 's0'?"));
 }
 
 TEST_F(ApiTest, TheDaemonEndsOnlyWhenTheJobsMay) {

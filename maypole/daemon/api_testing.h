@@ -37,6 +37,24 @@ class FakeStore final : public Store {
     }
     return absl::OkStatus();
   }
+  [[nodiscard]] absl::Status remove_jobs(std::span<const std::int64_t> numbers) override {
+    if (full) {
+      return base::error(absl::StatusCode::kResourceExhausted, "the disk of the data directory is full");
+    }
+    for (const std::int64_t number : numbers) {
+      kept.erase(number);
+    }
+    return absl::OkStatus();
+  }
+  [[nodiscard]] absl::StatusOr<std::vector<ClosedServer>> closed_servers() override { return closed; }
+  [[nodiscard]] absl::Status close_server(const ClosedServer& server) override {
+    closed.push_back(server);
+    return absl::OkStatus();
+  }
+  [[nodiscard]] absl::Status open_server(const std::string& server) override {
+    std::erase_if(closed, [&](const ClosedServer& row) { return row.server == server; });
+    return absl::OkStatus();
+  }
   [[nodiscard]] absl::StatusOr<std::vector<TokenRow>> tokens() override { return kept_tokens; }
   [[nodiscard]] absl::Status add_token(const TokenRow& token) override {
     kept_tokens.push_back(token);
@@ -51,6 +69,7 @@ class FakeStore final : public Store {
   int commits = 0;
   std::map<std::int64_t, JobRow> kept;
   std::vector<TokenRow> kept_tokens;
+  std::vector<ClosedServer> closed;
 
  private:
   std::string identity_ = "fake";
@@ -67,6 +86,7 @@ class FakeExecutor final : public Executor {
   }
   void adopt(EpochId id, int /*num_workers*/) override { adopted.insert(id); }
   void stop(EpochId id) override { stopped.insert(id); }
+  void forget(std::int64_t job) override { forgotten.insert(job); }
   [[nodiscard]] std::vector<WorkerEvent> poll() override { return std::exchange(events, {}); }
   void add_to(std::vector<pollfd>& /*polled*/) const override {}
   [[nodiscard]] int poll_again_ms() const override { return -1; }
@@ -78,6 +98,7 @@ class FakeExecutor final : public Executor {
   std::set<EpochId> started;
   std::set<EpochId> adopted;
   std::set<EpochId> stopped;
+  std::set<std::int64_t> forgotten;
   std::vector<WorkerEvent> events;
 
  private:
@@ -93,7 +114,7 @@ class FakeDaemon {
         access(*Access::load(store)),
         admin(*access.create("root", Role::kAdmin, now_s)),
         user(*access.create("ann", Role::kUser, now_s)),
-        api({.supervisor = &supervisor, .executor = &executor, .access = &access}),
+        api({.supervisor = &supervisor, .executor = &executor, .access = &access, .store = &store}),
         turn(store, supervisor, executor, api) {}
 
   Response ask(const std::string& method, const std::string& path, const std::string& body = "", const std::string& token = "admin") {

@@ -66,13 +66,16 @@ std::string sentence_of(const httplib::Response& response) {
 
 class HttpClient final : public Client {
  public:
-  HttpClient(const net::HostPort& target, const std::string& token) : client_(target.host, target.port) {
+  HttpClient(const net::HostPort& target, const std::string& token)
+      : address_(net::format_host_port(target.host, target.port)), client_(target.host, target.port) {
     client_.set_default_headers({{"Authorization", "Bearer " + token}});
     client_.set_keep_alive(true);
     client_.set_tcp_nodelay(true);
     constexpr time_t kAnswerSeconds = 60;
     client_.set_read_timeout(kAnswerSeconds);
   }
+
+  [[nodiscard]] std::string address() const override { return address_; }
 
   absl::StatusOr<Answer> call(const std::string& method, const std::string& path, const std::string& body) override {
     httplib::Request request;
@@ -97,6 +100,7 @@ class HttpClient final : public Client {
   }
 
  private:
+  std::string address_;
   httplib::Client client_;
 };
 
@@ -126,7 +130,7 @@ absl::StatusOr<std::unique_ptr<Client>> attempt(const ClientOptions& options, co
     return base::error(absl::StatusCode::kUnauthenticated, "there is no token in {}/token that may be read: set MAYPOLE_TOKEN", data_dir);
   }
   auto client = std::make_unique<HttpClient>(*target, token);
-  const absl::StatusOr<Answer> answer = client->call("GET", "/v1/cluster", "");
+  const absl::StatusOr<Answer> answer = client->call("GET", "/v1/jobs?limit=0", "");
   if (absl::IsUnavailable(answer.status())) {
     return base::error(absl::StatusCode::kUnavailable, "no daemon answers at {}: start one by `maypole up`", address);
   }

@@ -35,6 +35,8 @@ class Client {
   /// Errors: kUnavailable: no daemon answered within wait_s; kUnauthenticated: there is no token to be found.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Client>> connect(const ClientOptions& options);
   virtual ~Client() = default;
+  /// host:port that is called.
+  [[nodiscard]] virtual std::string address() const = 0;
   /// Errors: kUnavailable: the daemon does not answer (any more); what it answered with a status of 400 or more: its sentence, as
   /// kInvalidArgument (400), kNotFound (404, 405), kPermissionDenied (401, 403), kFailedPrecondition (409), kResourceExhausted (507),
   /// kUnavailable (503), kInternal. `path` with its query.

@@ -114,12 +114,19 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
   Supervisor supervisor(std::move(cluster), std::move(policy), {.slot_s = options.slot_s, .age_s = options.age_s}, clock, time.now_s());
   MAYPOLE_ASSIGN_OR_RETURN(std::vector<JobRow> rows, store->jobs());
   MAYPOLE_RETURN_IF_ERROR(supervisor.restore(std::move(rows)));
+  MAYPOLE_ASSIGN_OR_RETURN(const std::vector<ClosedServer> closed, store->closed_servers());
+  for (const ClosedServer& row : closed) {  // one that has left the cluster is closed still when it returns
+    if (const std::optional<model::ServerId> server = supervisor.controller().cluster().find_server(row.server)) {
+      supervisor.close(*server, row.reason);
+    }
+  }
   MAYPOLE_ASSIGN_OR_RETURN(Access access, Access::load(*store));
   MAYPOLE_RETURN_IF_ERROR(keep_owner_token(access, options.data_dir, time.now_s()));
   const std::unique_ptr<Executor> executor =
       make_local_executor({.folder = options.data_dir + "/jobs", .identity = store->identity(), .program = options.program});
-  Api api({.supervisor = &supervisor, .executor = executor.get(), .access = &access, .slot_s = options.slot_s});
+  Api api({.supervisor = &supervisor, .executor = executor.get(), .access = &access, .store = store.get(), .slot_s = options.slot_s});
   Turn turn(*store, supervisor, *executor, api);
+  Retention retention(*store, supervisor, *executor, options.keep_ended);
   Mailbox mailbox;
   MAYPOLE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::listen(options.host, options.port, mailbox));
   const std::string address = net::format_host_port(options.host, static_cast<std::uint16_t>(server->port()));
@@ -131,13 +138,15 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
     std::vector<pollfd> polled = {{signals.fd(), POLLIN, 0}, {mailbox.fd(), POLLIN, 0}};
     executor->add_to(polled);
     constexpr double kAgainSeconds = 1;  // after a commit that failed
-    const double wait_s = std::min(supervisor.next_s() - time.now_s(), turn.blocked() ? kAgainSeconds : 60.0);
+    const double next_s = std::min(supervisor.next_s(), retention.next_s());
+    const double wait_s = std::min(next_s - time.now_s(), turn.blocked() ? kAgainSeconds : 60.0);
     int wait_ms = std::max(0, static_cast<int>(std::ceil(wait_s * 1000)));
     if (const int executor_ms = executor->poll_again_ms(); executor_ms >= 0) {
       wait_ms = std::min(wait_ms, executor_ms);
     }
     (void)::poll(polled.data(), polled.size(), wait_ms);
     turn.run(mailbox.take(), time.now_s());
+    (void)retention.run(time.now_s());  // what a full disk keeps is tried again
     const bool stopped = api.shutdown() == Shutdown::kStopJobs && supervisor.holding().empty();
     ended = polled[0].revents != 0 || api.shutdown() == Shutdown::kLeaveJobs || stopped;
   }

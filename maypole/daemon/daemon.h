@@ -10,6 +10,7 @@
 #include "maypole/base/clock.h"
 #include "maypole/daemon/executor.h"
 #include "maypole/daemon/mailbox.h"
+#include "maypole/daemon/retention.h"
 #include "maypole/daemon/store.h"
 #include "maypole/daemon/supervisor.h"
 
@@ -28,6 +29,7 @@ struct DaemonOptions {
   int port = 7077;
   double slot_s = 60;
   double age_s = 600;
+  KeepEnded keep_ended;
   std::string program;  // `maypole`
 };
 

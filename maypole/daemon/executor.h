@@ -59,6 +59,8 @@ class Executor {
   virtual void adopt(EpochId id, int num_workers) = 0;
   /// Ends an epoch: SIGTERM, SIGKILL after three seconds. May be called again.
   virtual void stop(EpochId id) = 0;
+  /// Removes what is kept of a job that has ended.
+  virtual void forget(std::int64_t job) = 0;
   /// What happened since the last call; does not block.
   [[nodiscard]] virtual std::vector<WorkerEvent> poll() = 0;
   /// Descriptors at which poll() is worth calling, and the milliseconds after which it is anyway; -1: only then.

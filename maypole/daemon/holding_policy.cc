@@ -19,8 +19,8 @@ using sched::SlotProblem;
 
 class HoldingPolicy final : public sched::Policy {
  public:
-  HoldingPolicy(std::unique_ptr<sched::Policy> inner, const HeldRings* held, const HoldingOptions& options)
-      : inner_(std::move(inner)), held_(held), options_(options) {}
+  HoldingPolicy(std::unique_ptr<sched::Policy> inner, const HeldRings* held, const ClosedServers* closed, const HoldingOptions& options)
+      : inner_(std::move(inner)), held_(held), closed_(closed), options_(options) {}
 
   [[nodiscard]] std::string name() const override { return inner_->name(); }
   [[nodiscard]] Decision decide(const SlotProblem& problem, base::Rng& rng) override;
@@ -38,14 +38,16 @@ class HoldingPolicy final : public sched::Policy {
   };
   /// A job that has waited so long and does not fit keeps what comes free: nothing lighter starts before it.
   static constexpr double kDoublingsToHold = 2;
-  [[nodiscard]] std::vector<Candidate> candidates(const SlotProblem& problem, const model::Cluster& free) const;
+  [[nodiscard]] std::vector<Candidate> candidates(const SlotProblem& problem, const model::Cluster& open, const model::Cluster& free) const;
 
   std::unique_ptr<sched::Policy> inner_;
   const HeldRings* held_;
+  const ClosedServers* closed_;
   HoldingOptions options_;
 };
 
-std::vector<HoldingPolicy::Candidate> HoldingPolicy::candidates(const SlotProblem& problem, const model::Cluster& free) const {
+std::vector<HoldingPolicy::Candidate> HoldingPolicy::candidates(const SlotProblem& problem, const model::Cluster& open,
+                                                                const model::Cluster& free) const {
   std::vector<Candidate> found;
   double held_back = 0;  // weights up to this one wait for a job that has waited too long
   for (const ActiveJob& active : problem.jobs) {
@@ -55,9 +57,12 @@ std::vector<HoldingPolicy::Candidate> HoldingPolicy::candidates(const SlotProble
     constexpr double kMostDoublings = 500;  // 2^500 is a weight still, 2^1100 is none
     const double doublings = options_.age_s > 0 ? std::min(active.waiting_s / options_.age_s, kMostDoublings) : 0;
     const double weight = active.job->weight * std::exp2(doublings);
-    if (model::empty_cluster_workers(*active.job, free, active.job->min_workers) >= active.job->min_workers) {
+    const auto fits = [&](const model::Cluster& cluster) {
+      return model::empty_cluster_workers(*active.job, cluster, active.job->min_workers) >= active.job->min_workers;
+    };
+    if (fits(free)) {
       found.push_back({&active, weight});
-    } else if (doublings >= kDoublingsToHold) {
+    } else if (doublings >= kDoublingsToHold && fits(open)) {  // what waits for a closed server holds nobody up
       held_back = std::max(held_back, weight);
     }
   }
@@ -82,8 +87,9 @@ Decision HoldingPolicy::decide(const SlotProblem& problem, base::Rng& rng) {
       decision.placements.push_back({active.id, held->second});
     }
   }
-  const model::Cluster free = without(*problem.cluster, rings);
-  const std::vector<Candidate> offered = candidates(problem, free);
+  const model::Cluster open = open_part(*problem.cluster, *closed_);
+  const model::Cluster free = without(open, rings);
+  const std::vector<Candidate> offered = candidates(problem, open, free);
   if (!offered.empty()) {
     SlotProblem inner;
     inner.cluster = &free;
@@ -119,6 +125,19 @@ Decision HoldingPolicy::decide(const SlotProblem& problem, base::Rng& rng) {
 
 }  // namespace
 
+model::Cluster open_part(const model::Cluster& cluster, const ClosedServers& closed) {
+  if (closed.empty()) {
+    return cluster;
+  }
+  model::ClusterParts parts = cluster.parts();
+  for (const model::ServerId server : closed) {
+    parts.servers[server.index()].capacity.assign(cluster.num_resources(), 0);
+  }
+  auto made = model::Cluster::make(std::move(parts));
+  MAYPOLE_CHECK(made.ok());  // it differs from a checked one by zeros only
+  return *std::move(made);
+}
+
 model::Cluster without(const model::Cluster& cluster, const std::vector<std::pair<const model::Job*, const model::Embedding*>>& rings) {
   model::ClusterParts parts = cluster.parts();
   for (const auto& [job, embedding] : rings) {
@@ -143,9 +162,9 @@ model::Cluster without(const model::Cluster& cluster, const std::vector<std::pai
   return *std::move(made);
 }
 
-std::unique_ptr<sched::Policy> make_holding_policy(std::unique_ptr<sched::Policy> inner, const HeldRings* held,
+std::unique_ptr<sched::Policy> make_holding_policy(std::unique_ptr<sched::Policy> inner, const HeldRings* held, const ClosedServers* closed,
                                                    const HoldingOptions& options) {
-  return std::make_unique<HoldingPolicy>(std::move(inner), held, options);
+  return std::make_unique<HoldingPolicy>(std::move(inner), held, closed, options);
 }
 
 }  // namespace maypole::daemon

@@ -13,6 +13,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ namespace maypole::daemon {
 
 /// Rings that may not be changed; the daemon's core adds and removes them.
 using HeldRings = std::map<model::JobId, model::Embedding>;
+/// Servers on which nothing may start; what runs there keeps its ring.
+using ClosedServers = std::set<model::ServerId>;
 
 struct HoldingOptions {
   double slot_s = 60;  // that the policy plans for
@@ -27,9 +30,12 @@ struct HoldingOptions {
   std::size_t most_candidates = 256;
 };
 
-/// `held` outlives the policy.
+/// `held` and `closed` outlive the policy.
 [[nodiscard]] std::unique_ptr<sched::Policy> make_holding_policy(std::unique_ptr<sched::Policy> inner, const HeldRings* held,
-                                                                 const HoldingOptions& options);
+                                                                 const ClosedServers* closed, const HoldingOptions& options);
+
+/// The cluster with nothing on the closed servers.
+[[nodiscard]] model::Cluster open_part(const model::Cluster& cluster, const ClosedServers& closed);
 
 /// The cluster without what the rings take. A link that is full keeps one byte a second, which no job can live on: links with nothing
 /// are not part of a cluster.

@@ -55,6 +55,10 @@ class LocalExecutor final : public Executor {
   void start(const EpochOrder& order) override;
   void adopt(EpochId id, int num_workers) override;
   void stop(EpochId id) override;
+  void forget(std::int64_t job) override {
+    std::error_code ignored;  // what is in the way stays; it is in nobody's way
+    std::filesystem::remove_all(fmt::format("{}/{}", options_.folder, job), ignored);
+  }
   [[nodiscard]] std::vector<WorkerEvent> poll() override;
   void add_to(std::vector<pollfd>& polled) const override;
   [[nodiscard]] int poll_again_ms() const override;

@@ -7,22 +7,28 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include <array>
+#include <functional>
 #include <utility>
 
 namespace maypole::daemon {
 
 namespace {
 
-constexpr int kVersion = 1;
-
-constexpr const char* kSchema = R"(
+// What makes the tables of each version from those of the one before. A change adds one at the end.
+constexpr std::array kVersions = {
+    R"(
 CREATE TABLE store (identity TEXT NOT NULL);
 CREATE TABLE jobs (
   number INTEGER PRIMARY KEY, owner TEXT NOT NULL, description TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
   epoch INTEGER NOT NULL, ring TEXT NOT NULL, devices TEXT NOT NULL, failures INTEGER NOT NULL, stopping INTEGER NOT NULL,
   submitted_s REAL NOT NULL, started_s REAL, finished_s REAL, exit_code INTEGER);
 CREATE TABLE tokens (name TEXT PRIMARY KEY, role TEXT NOT NULL, digest TEXT NOT NULL UNIQUE, created_s REAL NOT NULL);
-)";
+)",
+    R"(
+CREATE TABLE closed_servers (server TEXT PRIMARY KEY, reason TEXT NOT NULL, since_s REAL NOT NULL);
+)"};
+constexpr auto kVersion = static_cast<std::int64_t>(kVersions.size());
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const { ::sqlite3_close_v2(database); }
@@ -127,12 +133,18 @@ class SqliteStore final : public Store {
   [[nodiscard]] const std::string& identity() const override { return identity_; }
   [[nodiscard]] absl::StatusOr<std::vector<JobRow>> jobs() override;
   [[nodiscard]] absl::Status commit(std::span<const JobRow> rows) override;
+  [[nodiscard]] absl::Status remove_jobs(std::span<const std::int64_t> numbers) override;
   [[nodiscard]] absl::StatusOr<std::vector<TokenRow>> tokens() override;
   [[nodiscard]] absl::Status add_token(const TokenRow& token) override;
   [[nodiscard]] absl::Status remove_token(const std::string& name) override;
+  [[nodiscard]] absl::StatusOr<std::vector<ClosedServer>> closed_servers() override;
+  [[nodiscard]] absl::Status close_server(const ClosedServer& server) override;
+  [[nodiscard]] absl::Status open_server(const std::string& server) override;
 
  private:
   absl::Status write(const JobRow& row);
+  /// All or nothing.
+  absl::Status transaction(std::size_t steps, const std::function<absl::Status(std::size_t)>& step);
 
   Database database_;
   std::string identity_;
@@ -158,10 +170,10 @@ absl::Status SqliteStore::write(const JobRow& row) {
   return upsert_.run();
 }
 
-absl::Status SqliteStore::commit(std::span<const JobRow> rows) {
+absl::Status SqliteStore::transaction(std::size_t steps, const std::function<absl::Status(std::size_t)>& step) {
   absl::Status status = execute(database_.get(), "BEGIN IMMEDIATE");
-  for (std::size_t i = 0; i < rows.size() && status.ok(); ++i) {
-    status = write(rows[i]);
+  for (std::size_t i = 0; i < steps && status.ok(); ++i) {
+    status = step(i);
   }
   if (status.ok()) {
     status = execute(database_.get(), "COMMIT");
@@ -170,6 +182,19 @@ absl::Status SqliteStore::commit(std::span<const JobRow> rows) {
     (void)execute(database_.get(), "ROLLBACK");
   }
   return status;
+}
+
+absl::Status SqliteStore::commit(std::span<const JobRow> rows) {
+  return transaction(rows.size(), [&](std::size_t i) { return write(rows[i]); });
+}
+
+absl::Status SqliteStore::remove_jobs(std::span<const std::int64_t> numbers) {
+  MAYPOLE_ASSIGN_OR_RETURN(Statement remove, Statement::prepare(database_.get(), "DELETE FROM jobs WHERE number = ?"));
+  return transaction(numbers.size(), [&](std::size_t i) {
+    remove.start();
+    remove.bind(numbers[i]);
+    return remove.run();
+  });
 }
 
 absl::StatusOr<std::vector<JobRow>> SqliteStore::jobs() {
@@ -243,7 +268,39 @@ absl::Status SqliteStore::remove_token(const std::string& name) {
   return remove.run();
 }
 
-/// Makes the tables in a new file; checks the version of an old one.
+absl::StatusOr<std::vector<ClosedServer>> SqliteStore::closed_servers() {
+  MAYPOLE_ASSIGN_OR_RETURN(Statement all,
+                           Statement::prepare(database_.get(), "SELECT server, reason, since_s FROM closed_servers ORDER BY server"));
+  std::vector<ClosedServer> rows;
+  while (true) {
+    MAYPOLE_ASSIGN_OR_RETURN(const bool there, all.step());
+    if (!there) {
+      return rows;
+    }
+    ClosedServer& row = rows.emplace_back();
+    row.server = all.text();
+    row.reason = all.text();
+    row.since_s = all.number();
+  }
+}
+
+absl::Status SqliteStore::close_server(const ClosedServer& server) {
+  MAYPOLE_ASSIGN_OR_RETURN(Statement insert, Statement::prepare(database_.get(), "INSERT OR REPLACE INTO closed_servers VALUES (?, ?, ?)"));
+  insert.start();
+  insert.bind(server.server);
+  insert.bind(server.reason);
+  insert.bind(server.since_s);
+  return insert.run();
+}
+
+absl::Status SqliteStore::open_server(const std::string& server) {
+  MAYPOLE_ASSIGN_OR_RETURN(Statement remove, Statement::prepare(database_.get(), "DELETE FROM closed_servers WHERE server = ?"));
+  remove.start();
+  remove.bind(server);
+  return remove.run();
+}
+
+/// Makes the tables in a new file, or from those of an earlier version.
 absl::StatusOr<std::string> prepare_tables(sqlite3* database, const std::string& path) {
   MAYPOLE_ASSIGN_OR_RETURN(Statement version, Statement::prepare(database, "PRAGMA user_version"));
   MAYPOLE_ASSIGN_OR_RETURN(const bool there, version.step());
@@ -253,10 +310,10 @@ absl::StatusOr<std::string> prepare_tables(sqlite3* database, const std::string&
                        path, found, kVersion);
   }
   version.start();
-  if (found == 0) {
-    const std::string sql = fmt::format("BEGIN IMMEDIATE; {} INSERT INTO store VALUES ('{}'); PRAGMA user_version = {}; COMMIT;", kSchema,
-                                        net::random_hex(8), kVersion);
-    MAYPOLE_RETURN_IF_ERROR(execute(database, sql));
+  for (std::int64_t next = found; next < kVersion; ++next) {
+    const std::string first = next == 0 ? fmt::format("INSERT INTO store VALUES ('{}');", net::random_hex(8)) : "";
+    MAYPOLE_RETURN_IF_ERROR(execute(database, fmt::format("BEGIN IMMEDIATE; {} {} PRAGMA user_version = {}; COMMIT;",
+                                                          kVersions[static_cast<std::size_t>(next)], first, next + 1)));
   }
   MAYPOLE_ASSIGN_OR_RETURN(Statement identity, Statement::prepare(database, "SELECT identity FROM store"));
   MAYPOLE_RETURN_IF_ERROR(identity.step().status());

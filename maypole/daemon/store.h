@@ -28,6 +28,14 @@ struct TokenRow {
   bool operator==(const TokenRow&) const = default;
 };
 
+/// A server on which nothing new may start.
+struct ClosedServer {
+  std::string server;
+  std::string reason;  // "drained by ann"
+  double since_s = 0;
+  bool operator==(const ClosedServer&) const = default;
+};
+
 /// Not thread-safe: one thread owns it. Errors: kResourceExhausted: the disk is full, nothing of the transaction was kept; kInternal:
 /// anything else the file system or the database says.
 class Store {
@@ -39,10 +47,18 @@ class Store {
   [[nodiscard]] virtual absl::StatusOr<std::vector<JobRow>> jobs() = 0;
   /// Writes the rows, new ones and known ones, all or none.
   [[nodiscard]] virtual absl::Status commit(std::span<const JobRow> rows) = 0;
+  /// Forgets jobs.
+  [[nodiscard]] virtual absl::Status remove_jobs(std::span<const std::int64_t> numbers) = 0;
 
   [[nodiscard]] virtual absl::StatusOr<std::vector<TokenRow>> tokens() = 0;
   [[nodiscard]] virtual absl::Status add_token(const TokenRow& token) = 0;
   [[nodiscard]] virtual absl::Status remove_token(const std::string& name) = 0;
+
+  /// By name.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<ClosedServer>> closed_servers() = 0;
+  [[nodiscard]] virtual absl::Status close_server(const ClosedServer& server) = 0;
+  /// No effect on one that is open.
+  [[nodiscard]] virtual absl::Status open_server(const std::string& server) = 0;
 };
 
 struct StoreOptions {

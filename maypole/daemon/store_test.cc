@@ -99,6 +99,27 @@ TEST_F(StoreTest, AFileThatIsNoStoreIsRefusedByName) {
   EXPECT_THAT(open_store(folder_.path() + "/store.db"), model::FailsWith("store.db"));
 }
 
+TEST_F(StoreTest, JobsAreForgottenAllOrNone) {
+  const auto store = open();
+  ASSERT_TRUE(store->commit(std::vector{row_of(1), row_of(2), row_of(3)}).ok());
+  const std::vector<std::int64_t> numbers = {1, 3, 9};
+  ASSERT_TRUE(store->remove_jobs(numbers).ok());
+  EXPECT_THAT(store->jobs().value(), ElementsAre(row_of(2)));
+}
+
+TEST_F(StoreTest, AServerStaysClosedUntilItIsOpened) {
+  const ClosedServer drained{"s1", "drained by ann", 7};
+  {
+    const auto store = open();
+    ASSERT_TRUE(store->close_server({"s1", "drained by bob", 5}).ok());
+    ASSERT_TRUE(store->close_server({"s0", "drained by bob", 5}).ok());
+    ASSERT_TRUE(store->close_server(drained).ok());
+    ASSERT_TRUE(store->open_server("s0").ok());
+    ASSERT_TRUE(store->open_server("s7").ok());
+  }
+  EXPECT_THAT(open()->closed_servers().value(), ElementsAre(drained));
+}
+
 TEST_F(StoreTest, TokensAreKeptUntilTheyAreRemoved) {
   const auto store = open();
   const TokenRow token{"ann", Role::kUser, "abc", 5};

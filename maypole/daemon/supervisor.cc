@@ -32,6 +32,14 @@ std::string describe(const WorkerEvent& event) {
   return fmt::format("rank {} ended with exit code {}", event.rank, event.exit.code);
 }
 
+/// What a job is told that waits for more than there is.
+std::string too_large(const absl::Status& status) {
+  const std::string why = base::message(status);
+  constexpr std::string_view kNever = "can never run: ";
+  const std::size_t found = why.find(kNever);
+  return "waits for a larger cluster: " + (found == std::string::npos ? why : why.substr(found + kNever.size()));
+}
+
 bool failed(const WorkerEvent& event) { return event.never_started || event.exit.code != 0 || event.exit.signal != 0; }
 
 }  // namespace
@@ -40,7 +48,9 @@ Supervisor::Supervisor(model::Cluster cluster, std::unique_ptr<sched::Policy> po
                        const base::Clock& clock, double now_s)
     : options_(options),
       origin_s_(now_s),
-      controller_(std::move(cluster), make_holding_policy(std::move(policy), &held_, {.slot_s = options.slot_s, .age_s = options.age_s}),
+      open_part_(cluster),
+      controller_(std::move(cluster),
+                  make_holding_policy(std::move(policy), &held_, &closed_, {.slot_s = options.slot_s, .age_s = options.age_s}),
                   {.slot_s = kStep, .slots = 0, .seed = options.seed}, clock) {}
 
 std::int64_t Supervisor::step_of(double now_s) const { return static_cast<std::int64_t>(std::floor((now_s - origin_s_) / kStep)); }
@@ -56,10 +66,19 @@ absl::StatusOr<formats::JobFile> Supervisor::read(const JobRow& row) const {
       return base::error(absl::StatusCode::kInvalidArgument, "per_worker.gpu: {} is no whole number of GPUs", amount);
     }
   }
-  MAYPOLE_ASSIGN_OR_RETURN(file.job.demand, formats::demand_on(cluster, file.per_worker));
   file.job.id = row.id();
   file.job.arrival_s = static_cast<double>(step_of(row.submitted_s)) * kStep;  // the step in which it comes may already start it
   return file;
+}
+
+absl::Status Supervisor::demand(formats::JobFile& file) const {
+  MAYPOLE_ASSIGN_OR_RETURN(file.job.demand, formats::demand_on(controller_.cluster(), file.per_worker));
+  return model::check_job_alone(file.job, controller_.cluster());
+}
+
+absl::Status Supervisor::fit(formats::JobFile& file) const {
+  MAYPOLE_RETURN_IF_ERROR(demand(file));
+  return model::check_job_fits(file.job, controller_.cluster());
 }
 
 model::JobId Supervisor::schedule(const Job& job) {
@@ -79,7 +98,12 @@ absl::StatusOr<JobRow> Supervisor::admit(const std::string& owner, const std::st
   row.submitted_s = now_s;
   MAYPOLE_ASSIGN_OR_RETURN(formats::JobFile file, read(row));
   file.job.id = file.name.empty() ? "(without a name)" : file.name;  // errors speak of a job that has no id yet
-  MAYPOLE_RETURN_IF_ERROR(model::check_job(file.job, controller_.cluster()));
+  if (file.allow_wait) {
+    const bool known = formats::demand_on(controller_.cluster(), file.per_worker).ok();  // a resource may come with the cluster, too
+    MAYPOLE_RETURN_IF_ERROR(known ? demand(file) : absl::OkStatus());
+  } else {
+    MAYPOLE_RETURN_IF_ERROR(fit(file));
+  }
   ++next_number_;
   return row;
 }
@@ -87,7 +111,19 @@ absl::StatusOr<JobRow> Supervisor::admit(const std::string& owner, const std::st
 void Supervisor::add(const JobRow& row) {
   absl::StatusOr<formats::JobFile> file = read(row);
   MAYPOLE_CHECK(file.ok());  // admit() read it before
-  (void)schedule(jobs_.emplace(row.number, Job{row, *std::move(file), std::nullopt}).first->second);
+  const absl::Status fits = fit(*file);
+  Job& job = jobs_.emplace(row.number, Job{row, *std::move(file), std::nullopt}).first->second;
+  if (fits.ok()) {
+    (void)schedule(job);
+    look_at_closed(job);
+  } else {
+    job.blocked = too_large(fits);
+  }
+}
+
+void Supervisor::forget(std::int64_t number) {
+  MAYPOLE_CHECK(has_ended(jobs_.at(number).row.state));
+  jobs_.erase(number);
 }
 
 absl::Status Supervisor::restore(std::vector<JobRow> rows) {
@@ -104,10 +140,16 @@ absl::Status Supervisor::restore(std::vector<JobRow> rows) {
       jobs_.emplace(ended.row.number, std::move(ended));
       continue;
     }
-    const absl::Status status = file.ok() ? model::check_job(file->job, controller_.cluster()) : file.status();
+    const absl::Status status = file.ok() ? fit(*file) : file.status();
+    if (!status.ok() && !holds_capacity(row.state)) {
+      Job blocked{std::move(row), file.ok() ? *std::move(file) : formats::JobFile{}, std::nullopt, too_large(status)};
+      jobs_.emplace(blocked.row.number, std::move(blocked));
+      continue;
+    }
     if (!status.ok()) {
       return base::error(absl::StatusCode::kFailedPrecondition,
-                         "job {} of the data directory does not fit this cluster: {}: start with the cluster it was submitted to",
+                         "job {} runs and does not fit this cluster: {}: start with the cluster that it runs on; before servers leave, "
+                         "`maypole drain` them",
                          row.number, base::message(status));
     }
     const std::int64_t number = row.number;
@@ -118,7 +160,14 @@ absl::Status Supervisor::restore(std::vector<JobRow> rows) {
     }
     MAYPOLE_ASSIGN_OR_RETURN(const formats::DecisionLine line, formats::parse_decision_line(job.row.ring, "the store", 1));
     job.ring = line.jobs.front();
-    MAYPOLE_ASSIGN_OR_RETURN(held_[id], names.embedding(*job.ring));
+    absl::StatusOr<model::Embedding> ring = names.embedding(*job.ring);
+    if (!ring.ok()) {
+      return base::error(absl::StatusCode::kFailedPrecondition,
+                         "job {} runs where this cluster has nothing: {}: start with the cluster that it runs on; before servers leave, "
+                         "`maypole drain` them",
+                         number, base::message(ring.status()));
+    }
+    held_[id] = *std::move(ring);
     const std::size_t size = job.ring->ring.size();
     Epoch& epoch = epochs_[number];
     epoch.started.assign(size, false);
@@ -261,11 +310,12 @@ void Supervisor::leave(std::int64_t number, JobState state, int exit_code, std::
   row.stopping = false;
   row.ring.clear();
   row.devices.clear();
-  const model::JobId id = scheduled_.at(number);
-  if (state == JobState::kCancelled) {
-    controller_.cancelled(id, now_s - origin_s_);
+  if (const auto found = scheduled_.find(number); found == scheduled_.end()) {
+    // it never fitted
+  } else if (state == JobState::kCancelled) {
+    controller_.cancelled(found->second, now_s - origin_s_);
   } else {
-    controller_.finished(id, now_s - origin_s_);
+    controller_.finished(found->second, now_s - origin_s_);
   }
   scheduled_.erase(number);
   failed_starts_.erase(number);

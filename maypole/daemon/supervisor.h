@@ -55,6 +55,10 @@ struct Job {
   JobRow row;
   formats::JobFile file;
   std::optional<formats::JobLine> ring;  // of the epoch that holds capacity
+  std::string blocked = {};              // why it cannot start, whoever else ends: a sentence; empty: it can
+
+  /// What there is to say besides its state.
+  [[nodiscard]] const std::string& reason() const { return row.state == JobState::kQueued && !blocked.empty() ? blocked : row.reason; }
 };
 
 class Supervisor {
@@ -64,17 +68,23 @@ class Supervisor {
   Supervisor(model::Cluster cluster, std::unique_ptr<sched::Policy> policy, const SupervisorOptions& options, const base::Clock& clock,
              double now_s);
 
-  /// Takes the jobs of a store. Those that were starting or running are to be found again. Errors: a job that runs on a server or link
-  /// that the cluster does not have any more, or does not fit there.
+  /// Takes the jobs of a store. Those that were starting or running are to be found again; one that waits and cannot fit any more stays
+  /// blocked. Errors: a job that runs on a server or link that the cluster does not have any more, or does not fit there.
   [[nodiscard]] absl::Status restore(std::vector<JobRow> rows);
 
   /// Checks a description and gives it the next number; the job is not there before add(). Errors (kInvalidArgument): what is wrong with
-  /// it, in one line.
+  /// it, in one line; that it can never fit, unless it allows to wait for a larger cluster.
   [[nodiscard]] absl::StatusOr<JobRow> admit(const std::string& owner, const std::string& description, double now_s);
   /// Adds a job whose row is durable.
   void add(const JobRow& row);
   /// No effect on a job that has ended.
   void cancel(std::int64_t job, const std::string& reason, double now_s);
+  /// Forgets a job that has ended.
+  void forget(std::int64_t job);
+  /// Nothing new starts on a closed server; what runs there goes on.
+  void close(model::ServerId server, const std::string& reason);
+  void open(model::ServerId server);
+  [[nodiscard]] const std::map<model::ServerId, std::string>& closed() const { return reasons_closed_; }
   void on_worker(const WorkerEvent& event, double now_s);
   /// Lets time pass: decisions, time limits, stragglers of a failure. Call it before other events of the same moment, too, so that the
   /// time up to them is credited as it was.
@@ -114,7 +124,11 @@ class Supervisor {
   };
 
   [[nodiscard]] absl::StatusOr<formats::JobFile> read(const JobRow& row) const;
+  [[nodiscard]] absl::Status demand(formats::JobFile& file) const;
+  [[nodiscard]] absl::Status fit(formats::JobFile& file) const;
   [[nodiscard]] model::JobId schedule(const Job& job);
+  void look_at_closed();
+  void look_at_closed(Job& job) const;
   void changed(std::int64_t number) { changes_.insert(number); }
   void decide(double now_s);
   void run_step(std::int64_t step);
@@ -128,9 +142,12 @@ class Supervisor {
   SupervisorOptions options_;
   double origin_s_;  // the controller's time 0
   HeldRings held_;
+  ClosedServers closed_;
+  std::map<model::ServerId, std::string> reasons_closed_;
+  model::Cluster open_part_;
   sched::Controller controller_;
   std::map<std::int64_t, Job> jobs_;
-  std::map<std::int64_t, model::JobId> scheduled_;  // active jobs
+  std::map<std::int64_t, model::JobId> scheduled_;  // active jobs that fit the cluster
   std::vector<std::int64_t> numbers_;               // [JobId]
   std::map<std::int64_t, Epoch> epochs_;            // of jobs that hold capacity
   std::map<std::int64_t, int> failed_starts_;       // in a row

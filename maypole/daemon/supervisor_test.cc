@@ -41,6 +41,52 @@ TEST_P(SupervisorTest, AJobThatFitsStartsWithinASecondAndEndsAsItsWorkersDo) {
   EXPECT_THAT(hand_.all<StopEpoch>(), SizeIs(0));
 }
 
+TEST_P(SupervisorTest, AJobThatWaitsForADrainedServerHoldsNobodyUp) {
+  hand_.supervisor.close(model::ServerId(0), "drained by ann");
+  const std::int64_t large = hand_.submit(R"("workers": 5)");
+  hand_.pass(3600);
+  EXPECT_EQ(hand_.state(large), JobState::kQueued);
+  const std::int64_t small = hand_.submit(R"("workers": 4)");
+  hand_.pass(1);
+  EXPECT_EQ(hand_.state(small), JobState::kStarting);
+  hand_.all_ended(small);
+  hand_.supervisor.open(model::ServerId(0));
+  hand_.pass(1);
+  EXPECT_EQ(hand_.state(large), JobState::kStarting);
+}
+
+TEST_P(SupervisorTest, AJobTooLargeForTheClusterIsRefusedOrWaitsForALargerOne) {
+  const auto refused = hand_.supervisor.admit("ann", R"({"version": 1, "command": ["x"], "workers": 9})", hand_.now_s);
+  EXPECT_THAT(refused, model::FailsWith("needs at least 9 workers, the empty cluster holds 8"));
+  const std::int64_t job = hand_.submit(R"("workers": 9, "allow_wait": true)");
+  const std::int64_t strange = hand_.submit(R"("per_worker": {"tpu": 1}, "allow_wait": true)");
+  hand_.pass(3600);
+  EXPECT_EQ(hand_.state(job), JobState::kQueued);
+  EXPECT_EQ(hand_.supervisor.find(job)->reason(), "waits for a larger cluster: it needs at least 9 workers, the empty cluster holds 8");
+  EXPECT_THAT(hand_.supervisor.find(strange)->reason(), HasSubstr("no server has any 'tpu'"));
+  EXPECT_FALSE(hand_.supervisor.admit("ann", R"({"version": 1, "command": ["x"], "weight": -1, "allow_wait": true})", hand_.now_s).ok());
+
+  SupervisorHand larger(GetParam(), small_cluster(3));
+  ASSERT_TRUE(larger.supervisor.restore({hand_.row(job), hand_.row(strange)}).ok());
+  larger.pass(1);
+  EXPECT_EQ(larger.state(job), JobState::kStarting);
+  larger.supervisor.cancel(strange, "cancelled by ann", larger.now_s);
+  EXPECT_EQ(larger.state(strange), JobState::kCancelled);
+}
+
+TEST_P(SupervisorTest, AWaitingJobStaysWhenTheClusterShrinksAndStartsWhenItsServersReturn) {
+  const std::int64_t job = hand_.submit(R"("workers": 8)");
+  SupervisorHand smaller(GetParam(), small_cluster(1));
+  ASSERT_TRUE(smaller.supervisor.restore({hand_.row(job)}).ok());
+  smaller.pass(60);
+  EXPECT_EQ(smaller.state(job), JobState::kQueued);
+  EXPECT_THAT(smaller.supervisor.find(job)->reason(), HasSubstr("the empty cluster holds 4"));
+  SupervisorHand again(GetParam());
+  ASSERT_TRUE(again.supervisor.restore({smaller.row(job)}).ok());
+  again.pass(1);
+  EXPECT_EQ(again.state(job), JobState::kStarting);
+}
+
 TEST_P(SupervisorTest, CapacityIsGivenAgainOnlyWhenTheLastProcessIsGone) {
   const std::int64_t first = hand_.submit(R"("workers": 8)");
   hand_.pass(1);

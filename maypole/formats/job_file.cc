@@ -122,6 +122,9 @@ absl::StatusOr<JobFile> parse_job_file(std::string_view text, std::string_view f
     read_job_progress(progress, folder, read.job);
   }
   read.retries = optional_integer(map["retries"], 0, 0);
+  if (const Value allow_wait = map["allow_wait"]; allow_wait.present()) {
+    read.allow_wait = allow_wait.boolean();
+  }
   if (const Value racks = map["racks"]; racks.present()) {
     read_racks(racks, read.job);
   }

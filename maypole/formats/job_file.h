@@ -23,6 +23,7 @@ struct JobFile {
   std::string chdir = ".";
   std::optional<double> time_limit_s;
   int retries = 0;
+  bool allow_wait = false;  // one that can never fit waits for a larger cluster
   NamedAmounts per_worker;  // may be empty; becomes job.demand by demand_on()
   /// Workers, edge bandwidth, utility, weight, progress and racks. Without an id, arrival and demand, which need a daemon and a cluster. A
   /// deadline counts from the job's submission.

@@ -8,7 +8,9 @@
 namespace maypole::formats {
 
 std::string json_string(std::string_view text) {
-  std::string quoted = "\"";
+  std::string quoted;
+  quoted.reserve(text.size() + 2);
+  quoted += '"';
   for (const char character : text) {
     if (character == '"' || character == '\\') {
       quoted += '\\';

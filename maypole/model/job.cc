@@ -131,29 +131,6 @@ absl::Status check_progress(const Job& job) {
   return absl::OkStatus();
 }
 
-// Errors where one worker is larger than every server, naming the resource that stands in the way and both numbers.
-absl::Status check_fits(const Job& job, const Cluster& cluster) {
-  const std::int64_t fit = empty_cluster_workers(job, cluster, job.min_workers);
-  if (fit >= job.min_workers) {
-    return absl::OkStatus();
-  }
-  if (fit == 0) {
-    for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
-      const ResourceId r = ResourceId::from_index(i);
-      double largest = 0;
-      for (const Server& server : cluster.parts().servers) {
-        largest = std::max(largest, server.capacity[r]);
-      }
-      if (job.demand[r] > largest) {
-        return error(kInvalid, "job '{}' can never run: each worker needs {:g} {}, the largest server has {:g}", job.id, job.demand[r],
-                     cluster.resource(r), largest);
-      }
-    }
-    return error(kInvalid, "job '{}' can never run: no server holds all that one worker needs at once", job.id);
-  }
-  return error(kInvalid, "job '{}' can never run: it needs at least {} workers, the empty cluster holds {}", job.id, job.min_workers, fit);
-}
-
 }  // namespace
 
 int num_servers(std::span<const ServerId> ring) {
@@ -182,7 +159,7 @@ std::int64_t empty_cluster_workers(const Job& job, const Cluster& cluster, std::
   return workers;
 }
 
-absl::Status check_job(const Job& job, const Cluster& cluster) {
+absl::Status check_job_alone(const Job& job, const Cluster& cluster) {
   if (job.id.empty()) {
     return error(kInvalid, "a job has an empty id: give it a name");
   }
@@ -224,8 +201,34 @@ absl::Status check_job(const Job& job, const Cluster& cluster) {
     return error(kInvalid, "job '{}' has racks {}@{}: give numbers of at least 0", job.id, job.max_racks, job.max_racks_s);
   }
   MAYPOLE_RETURN_IF_ERROR(check_utility(job));
-  MAYPOLE_RETURN_IF_ERROR(check_progress(job));
-  return check_fits(job, cluster);
+  return check_progress(job);
+}
+
+absl::Status check_job_fits(const Job& job, const Cluster& cluster) {
+  const std::int64_t fit = empty_cluster_workers(job, cluster, job.min_workers);
+  if (fit >= job.min_workers) {
+    return absl::OkStatus();
+  }
+  if (fit == 0) {
+    for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
+      const ResourceId r = ResourceId::from_index(i);
+      double largest = 0;
+      for (const Server& server : cluster.parts().servers) {
+        largest = std::max(largest, server.capacity[r]);
+      }
+      if (job.demand[r] > largest) {
+        return error(kInvalid, "job '{}' can never run: each worker needs {:g} {}, the largest server has {:g}", job.id, job.demand[r],
+                     cluster.resource(r), largest);
+      }
+    }
+    return error(kInvalid, "job '{}' can never run: no server holds all that one worker needs at once", job.id);
+  }
+  return error(kInvalid, "job '{}' can never run: it needs at least {} workers, the empty cluster holds {}", job.id, job.min_workers, fit);
+}
+
+absl::Status check_job(const Job& job, const Cluster& cluster) {
+  MAYPOLE_RETURN_IF_ERROR(check_job_alone(job, cluster));
+  return check_job_fits(job, cluster);
 }
 
 absl::Status check_instance(const Instance& instance) {

@@ -69,6 +69,9 @@ struct Instance {
 /// progress out of range, and a job that can never fit: one worker larger than every server, min_workers more than the whole empty cluster
 /// holds (both numbers in the sentence).
 [[nodiscard]] absl::Status check_job(const Job& job, const Cluster& cluster);
+/// Of that, all but whether it fits, and whether it fits.
+[[nodiscard]] absl::Status check_job_alone(const Job& job, const Cluster& cluster);
+[[nodiscard]] absl::Status check_job_fits(const Job& job, const Cluster& cluster);
 /// check_job for all, duplicate ids, slot length and horizon.
 [[nodiscard]] absl::Status check_instance(const Instance& instance);
 
