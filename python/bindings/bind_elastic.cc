@@ -6,16 +6,23 @@
 #include "maypole/comm/environment.h"
 #include "maypole/elastic/control_link.h"
 #include "maypole/elastic/data_division.h"
+#include "maypole/elastic/state_fetch.h"
+#include "maypole/elastic/state_source.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,6 +59,53 @@ std::optional<Order> wait(ControlLink& link, double limit_s) {
 
 std::pair<std::size_t, std::size_t> to_pair(SampleRange range) { return {range.begin, range.end}; }
 
+// --- state ---
+
+using Part = std::pair<std::uintptr_t, std::size_t>;   // address and bytes
+using Source = std::pair<std::uint32_t, std::string>;  // rank and "address:port"
+struct StateSource {
+  std::optional<elastic::StateSource> source;
+};
+
+elastic::StatePieces to_pieces(const std::vector<Part>& parts, std::uint64_t layout) {
+  std::vector<std::span<std::byte>> spans;
+  spans.reserve(parts.size());
+  for (const auto& [address, bytes] : parts) {
+    spans.emplace_back(to_pointer(address), bytes);
+  }
+  return {spans, layout};
+}
+
+net::Credentials state_credentials(const comm::ConnectOptions& ring) { return {.secret = ring.secret, .context = ring.job_id + " state"}; }
+
+std::unique_ptr<StateSource> give_state(const comm::Environment& environment, int listener, const std::vector<Part>& parts,
+                                        std::uint64_t layout) {
+  const comm::ConnectOptions& ring = environment.connect;
+  auto holder = std::make_unique<StateSource>();
+  holder->source.emplace(elastic::StateSource::Options{.listener = listener, .credentials = state_credentials(ring), .epoch = ring.epoch},
+                         to_pieces(parts, layout));
+  return holder;
+}
+
+/// (bytes from each source, bytes that were here already, why sources were lost)
+std::tuple<std::vector<std::uint64_t>, std::uint64_t, std::vector<std::string>> fetch_state(const comm::Environment& environment,
+                                                                                            const std::vector<Source>& sources,
+                                                                                            const std::vector<Part>& parts,
+                                                                                            std::uint64_t layout) {
+  const comm::ConnectOptions& ring = environment.connect;
+  std::vector<elastic::FetchSource> from;
+  for (const auto& [rank, address] : sources) {
+    from.push_back({rank, address});
+  }
+  const elastic::FetchReport report = check(elastic::fetch_state({.credentials = state_credentials(ring),
+                                                                  .epoch = ring.epoch,
+                                                                  .rank = static_cast<std::uint32_t>(ring.rank),
+                                                                  .interface = ring.interface,
+                                                                  .silence = environment.heartbeat},
+                                                                 from, to_pieces(parts, layout)));
+  return {report.bytes_from, report.bytes_kept, report.lost};
+}
+
 }  // namespace
 
 void bind_elastic(nb::module_& module) {
@@ -79,6 +133,14 @@ void bind_elastic(nb::module_& module) {
                        hosts.push_back(member.host);
                      }
                      return hosts;
+                   })
+      .def_prop_ro("addresses",
+                   [](const Order& order) {
+                     std::vector<std::string> addresses;
+                     for (const elastic::Member& member : order.membership.members) {
+                       addresses.push_back(member.rendezvous);
+                     }
+                     return addresses;
                    })
       .def("local_rank", [](const Order& order, int rank) { return order.membership.local_rank(rank); });
   nb::class_<ControlLink>(module, "ControlLink")
@@ -109,6 +171,12 @@ void bind_elastic(nb::module_& module) {
       },
       nb::arg("environment"), nb::arg("order"), nb::arg("rank"), nb::arg("listener"), nb::arg("deadline_s"),
       "The environment of an announced epoch's member, for join_ring().");
+  nb::class_<StateSource>(module, "StateSource")
+      .def("close", [](StateSource& holder) { holder.source.reset(); }, nb::call_guard<nb::gil_scoped_release>());
+  module.def("give_state", &give_state, nb::arg("environment"), nb::arg("listener"), nb::arg("parts"), nb::arg("layout"),
+             "Gives memory to members of the ring that fetch it, until close().");
+  module.def("fetch_state", &fetch_state, nb::call_guard<nb::gil_scoped_release>(), nb::arg("environment"), nb::arg("sources"),
+             nb::arg("parts"), nb::arg("layout"));
   nb::class_<DataDivision>(module, "DataDivision")
       .def_static("make", [](std::size_t num_samples, std::size_t batch_size,
                              std::size_t max_workers) { return check(DataDivision::make(num_samples, batch_size, max_workers)); })

@@ -22,7 +22,6 @@ import torch
 from maypole.torch.elastic import transfer
 
 DEFAULTS = {"width": 16, "samples": 4000, "batch": 20, "epochs": 3, "optimizer": "adamw", "schedule": "weave"}
-BROADCASTS_BEFORE_DEATH = 5
 LIMIT_S = 300
 
 
@@ -49,29 +48,16 @@ def cut_when_told(file):
         time.sleep(0.01)
 
 
-class DyingTransport:
-    """Passes broadcasts on until death."""
-
-    def __init__(self, transport):
-        self._transport, self._left = transport, BROADCASTS_BEFORE_DEATH
-
-    def __getattr__(self, name):
-        return getattr(self._transport, name)
-
-    def broadcast(self, *arguments):
-        self._left -= 1
-        if self._left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self._transport.broadcast(*arguments)
-
-
 def die_in_transfer_when_told(file):
-    send = transfer.send
+    give = transfer._core.give_state
 
-    def dying(transport, *arguments):
-        send(DyingTransport(transport) if file.exists() else transport, *arguments)
+    def dying(*arguments):
+        source = give(*arguments)
+        if file.exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return source
 
-    transfer.send = dying
+    transfer._core.give_state = dying
 
 
 def main():

@@ -117,7 +117,8 @@ def main():
         with batch as (inputs, targets, numbers):
             assert sorted(numbers.tolist()) == sorted(batch.share)
             with open(f"{folder}/digests-{number}.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": step, "workers": maypole.size(), "digest": digest(model, optimizer, scheduler)}) + "\n")
+                line = {"step": step, "workers": maypole.size(), "digest": digest(model, optimizer, scheduler)}
+                file.write(json.dumps({**line, "groups": len(optimizer.report()["groups"])}) + "\n")
             while settings["hold_at"] == step and not os.path.exists(f"{folder}/go"):
                 time.sleep(0.005)
             ending = settings["until_end"] and maypole.all_reduce(float(os.path.exists(f"{folder}/end")), "sum") > 0

@@ -25,6 +25,9 @@ def test_a_run_grows_and_shrinks_without_a_trace_in_the_weights(tmp_path, optimi
     assert f"with {len(path) - 1} resize" in output and "0 workers lost" in output
     assert sizes(tmp_path) == path
     check_all(tmp_path, num_steps=None, optimizer=optimizer)
+    if path == [2, 3]:  # newcomers know the groups before they have seen an iteration
+        lines = lines_of(tmp_path, "digests").values()
+        assert all(next(line["groups"] for line in of_worker if line["workers"] == 3) > 0 for of_worker in lines)
 
 
 @pytest.mark.parametrize("places", [[(0, "forward"), (2, "backward"), (1, "reduced")], [(0, "averaged"), (1, "stepped"), (3, "stepped")]])

@@ -34,8 +34,8 @@ def take_seat(environment):
 class Seat:
     def __init__(self, environment):
         control = int(os.environ.pop("MAYPOLE_ELASTIC_FD"))  # nobody that this process starts shall have it
-        self._listener = int(os.environ["MAYPOLE_RENDEZVOUS_FD"])
-        for fd in (control, self._listener):
+        self.listener = int(os.environ["MAYPOLE_RENDEZVOUS_FD"])
+        for fd in (control, self.listener):
             os.set_inheritable(fd, False)
         self.number = int(os.environ["RANK"])
         self.min_workers, founders, self.max_workers = map(int, os.environ["MAYPOLE_ELASTIC_WORKERS"].split(":"))
@@ -46,6 +46,8 @@ class Seat:
         self._link = _core.open_control_link(control, environment.heartbeat_s)
         self.epoch = 0
         self.hosts = []  # [rank] of the epoch
+        self.addresses = []  # [rank] of the epoch: where it listens for who fetches its state
+        self.ring = None  # the environment of the epoch's ring
         self._orders = []
 
     def found(self, form):
@@ -90,9 +92,10 @@ class Seat:
             rank = order.rank_of(self.number)
             if rank is None:
                 raise SystemExit(0)
-            self.epoch, self.hosts = order.epoch, order.hosts
+            self.epoch, self.hosts, self.addresses = order.epoch, order.hosts, order.addresses
             try:
-                environment = _core.ring_of(self._environment, order, rank, self._listener, self._meeting_s)
+                environment = _core.ring_of(self._environment, order, rank, self.listener, self._meeting_s)
+                self.ring = environment
                 step, idle_s = form(environment, rank, order.size)
             except BROKEN as error:
                 self._report(_Kind.STOPPED, step, text=str(error) or type(error).__name__)

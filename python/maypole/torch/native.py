@@ -92,6 +92,7 @@ class NativeEngine:
     def close(self):
         """Ends the ring's threads and sockets now; memory that tensors still use stays."""
         self._core = None
+        self._memory.clear()
 
     def abort(self, reason):
         self._core.communicator.abort(reason)

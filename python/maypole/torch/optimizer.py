@@ -58,11 +58,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.defaults = optimizer.defaults
         self._share_hooks()
         self._transaction = None  # the loop of maypole.torch.elastic that trains with this optimizer
+        self._layout = None  # what the last ring knew of the model, for the next one
         self._asked = schedule, update, group_size, broadcast_buffers, compression, tuning_cache
         self._open(here)
 
     def _open(self, here, aligned=False):
-        """Takes the model into the ring of `here`. aligned: all ranks hold equal values already."""
+        """Takes the model into the ring of `here`. aligned: all ranks hold equal values, and one layout or none, already."""
         optimizer, model = self._inner, self._model
         schedule, update, group_size, broadcast_buffers, compression, tuning_cache = self._asked
         schedule = here.environment.schedule or schedule
@@ -114,6 +115,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         # Nothing that outlives this object may hold it: hooks hold rounds and state.
         self._retire = weakref.finalize(self, _retire, rounds, handles)
         self._retire.atexit = False
+        if aligned and self._layout is not None:
+            rounds.set_up(self._layout)
 
     def _come_to_rest(self):
         """Leaves the ring: parameters and state stay in this process, as the last finished step left them. No peer is asked."""
@@ -121,6 +124,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return
         if self._kind != "none" and not self.sharded:
             self._state.keep()
+        self._layout = self._rounds.layout() or self._layout
         self._retire()
         with unguarded():
             for group in self._inner.param_groups:

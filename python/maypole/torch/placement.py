@@ -2,6 +2,7 @@
 """Where parameters and gradients live once the engine knows them: each a tensor with its own storage over its part of an arena."""
 
 import ctypes
+import mmap
 
 import torch
 
@@ -9,6 +10,8 @@ from maypole.errors import UsageError
 
 # Inside, p.grad and p.data_ptr() are read as they are, without asking the guard.
 unguarded = torch._C.DisableTorchFunctionSubclass
+
+_POPULATE = 23  # MADV_POPULATE_WRITE
 
 
 class FreedMemory:
@@ -28,6 +31,17 @@ class FreedMemory:
             self._trim(0)
 
 
+def touch(tensor):
+    """Gives a tensor in fresh memory its pages at once, which is cheaper than one by one; an old kernel refuses, and nothing is lost."""
+    if tensor.device.type != "cpu":
+        return
+    page = mmap.PAGESIZE
+    begin = tensor.data_ptr() // page * page
+    size = tensor.data_ptr() + tensor.numel() * tensor.element_size() - begin
+    if size >= page:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _POPULATE)
+
+
 class Placement:
     def __init__(self, engine, model, parameters):
         """Moves parameters, one by one, and makes a view for each gradient. Strides stay, so channels_last does."""
@@ -37,6 +51,7 @@ class Placement:
         for i, parameter in enumerate(parameters):
             strides = torch.empty_like(parameter).stride()
             home = _shaped(engine.parameter_tensor(model, i), parameter.shape, strides)
+            touch(home)
             home.copy_(parameter.detach())
             parameter.data = home
             freed.add(home.nbytes)

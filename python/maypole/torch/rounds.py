@@ -13,7 +13,8 @@ p.grad is always a real tensor or None, as the script left it, so zero_grad of e
 round begins or at step(): None means discarded, the view means kept, another tensor replaces it.
 
 The first round is special: the order of first use is not known before it ends. Gradients stay where autograd made them; when the
-round ends, the engine lays out the arenas, parameters and gradients move there, and the round is reduced as with `sync`.
+round ends, the engine lays out the arenas, parameters and gradients move there, and the round is reduced as with `sync`. With the layout()
+of another ring there is no such round.
 """
 
 import contextlib
@@ -458,11 +459,20 @@ class Rounds:
 
     # --- set-up, after the first backward ---
 
-    def set_up(self):
+    def layout(self):
+        """What set_up() found out, and how groups were tuned since, for another ring with the same model. None: nothing yet."""
+        if self.model is not None:
+            return {"names": [*self.names], "expected": [*self.expected], "tuning": self._tuned.found(self.engine, self.model)}
+
+    def set_up(self, layout=None):
+        """layout: of another ring, the same on all ranks; without it, what the first round has shown."""
         self.unguard()
-        used = dict.fromkeys(self._first_use)
-        order = broadcast_object([*used, *(i for i in range(len(self.parameters)) if i not in used)])
-        fired = [self.fired[i] for i in order]
+        if layout is None:
+            used = dict.fromkeys(self._first_use)
+            order = broadcast_object([*used, *(i for i in range(len(self.parameters)) if i not in used)])
+        else:
+            order = [*map({name: i for i, name in enumerate(self.names)}.get, layout["names"])]
+        fired = [self.fired[i] for i in order] if layout is None else layout["expected"]
         self.parameters = [self.parameters[i] for i in order]
         self.names = [self.names[i] for i in order]
         self._types = [self._types[i] for i in order]
@@ -471,7 +481,7 @@ class Rounds:
         self.fired = [0] * len(order)
         self._param_groups = [self._param_groups[i] for i in order]
         specs = [(name, p.numel(), NUMBERS[p.dtype], group) for name, p, group in zip(self.names, self.parameters, self._param_groups)]
-        self.model = self.engine.add_model(specs, **self._options, **self._tuned.of_earlier_run(self.engine, specs))
+        self.model = self.engine.add_model(specs, **self._options, **self._tuned.known(self.engine, specs, layout and layout["tuning"]))
         self._placement = Placement(self.engine, self.model, self.parameters)
         self.views = self._placement.gradients
         for i, (parameter, view) in enumerate(zip(self.parameters, self.views)):
@@ -482,7 +492,7 @@ class Rounds:
             self.on_set_up()
         with unguarded():
             anything = any(parameter.grad is not None for parameter in self.parameters)
-        if anything:
+        if anything and layout is None:
             self._begin_round()
             self.fired[:] = fired
             self._hand_over_rest(FreedMemory())

@@ -4,6 +4,7 @@
 import torch
 
 from maypole.errors import UsageError
+from maypole.torch.placement import touch
 
 # Optimizers that the engine runs itself, whole or on shards, and the options that its updates lack.
 _NATIVE = {
@@ -47,7 +48,7 @@ def native_kind(optimizer, kinds):
     return kind, ""
 
 
-def _slot_names(kind, param_groups):
+def slot_names(kind, param_groups):
     """The state tensors of the engine's update, as torch names them."""
     momentum = any(group.get("momentum", 0) != 0 for group in param_groups)
     if kind == "sgd":
@@ -82,7 +83,7 @@ class EngineState:
         self._inner = inner
         self._kind = kind
         self._sharded = sharded
-        self._slots = _slot_names(kind, inner.param_groups)
+        self._slots = slot_names(kind, inner.param_groups)
         self._num_groups = len(inner.param_groups)
         self._all_zero = True  # the engine's state, before anything was loaded
         self._taken = False  # the engine's state is the one that counts
@@ -144,8 +145,12 @@ class EngineState:
                     continue
                 if value is None:
                     value = torch.zeros_like(parameter)
-                packed = torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype)
-                packed.copy_(value)
+                packed, kind = value, (parameter.shape, parameter.stride(), parameter.dtype, parameter.device)
+                if (value.shape, value.stride(), value.dtype, value.device) != kind:
+                    packed = torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype)
+                    packed.copy_(value)
+                if not self._sharded:
+                    touch(self._tensor(i, slot))
                 rounds.engine.write_state_tensor(rounds.model, i, slot, packed)
         self._all_zero = False
         self._taken = True
@@ -170,9 +175,10 @@ class EngineState:
         self._fill(self._tensor)
 
     def keep(self):
-        """Copies replicated state into inner.state, as the last update left it: the engine will be gone. No peer is asked."""
+        """Leaves replicated state to inner.state, in the memory in which the last update left it: the engine will be gone. No peer is
+        asked."""
         if self._taken and self._slots:
-            self._fill(lambda i, slot: self._tensor(i, slot).clone())
+            self._fill(self._tensor)
             self._views = {}
 
     def _fill(self, tensor_of):

@@ -37,15 +37,23 @@ class TunedGroups:
         self._cache = None  # of rank 0
         self._kept = 0
 
-    def of_earlier_run(self, engine, specs):
-        """Keywords of engine.add_model(). Collective where groups are tuned."""
+    def found(self, engine, model):
+        """What is known of a model's groups, for known() in another ring."""
+        report = engine.tuning(model) if self._options["fusion_search"] else {"cuts": []}
+        return {"cuts": report["cuts"], "tuned_for": [*report["tuned_for"]]} if report["cuts"] else None
+
+    def known(self, engine, specs, found=None):
+        """Keywords of engine.add_model(). found: as another ring found them; else an earlier run's. Collective where groups are tuned."""
+        given = found and {"cuts": found["cuts"], "tuned_for": tuple(found["tuned_for"])}
         if not self._auto:
-            return {}
+            return given or {}
         found, self._cache, self._kept = None, None, 0
         if self._here.rank == 0 and self._folder is not None:
             settings = {name: self._options[name] for name in ("schedule", "sharded", "optimizer", "compress_bfloat16")}
             self._cache = tuning_cache.TuningCache(self._folder, specs, {**settings, "workers": self._here.size}, engine.network)
-            found = self._cache.load()
+            found = None if given else self._cache.load()
+        if given:
+            return given
         found = broadcast_object(found)
         return {} if found is None else {"cuts": found[0], "tuned_for": found[1]}
 

@@ -9,7 +9,6 @@ anything of it, and the survivors repeat it. Nothing of a replicated update is e
 update="sharded" updates run on behind the commit point, and shards.py says how they are taken back.
 """
 
-import gc
 import json
 import sys
 import time
@@ -21,6 +20,7 @@ from maypole.torch import elastic_seat, inspection, runtime
 from maypole.torch.elastic import checkpoints, data, transfer
 from maypole.torch.elastic.shards import Shards
 from maypole.torch.optimizer import DistributedOptimizer
+from maypole.torch.state import slot_names
 
 
 class Loop:
@@ -87,7 +87,7 @@ class Loop:
         self._buffers = [*model.buffers()]
         self._buffers_before = []  # as they were before the step under way: its forward changes running statistics
         self._batches = None
-        self._has_garbage = False  # of the last ring: its arenas, in cycles of references
+        self._room = transfer.Room()  # for the state, where it comes from others
         self._flags = None  # the last all-reduce of flags, and the tensor it is made in
         self._life = 0.0  # when training last began again from a checkpoint
         # Whether the run's state is not here yet: it comes from another worker, or from a checkpoint.
@@ -112,6 +112,8 @@ class Loop:
     def __iter__(self):
         self._optimizer._take_part(self)
         if self._seat is not None:
+            if not self._seat.is_founder:
+                self._make_room()
             self._seat.begin_loop(self._what, self._step, self._form)
         if self._is_newcomer:
             self._begin_from_checkpoint()
@@ -182,9 +184,6 @@ class Loop:
             self._scheduler.step()
         if self._shards is not None:
             self._shards.committed(self._step, self._record(), int(updated))
-        if self._has_garbage:
-            self._has_garbage = False
-            gc.collect()
 
     def _leave(self, batch, error):
         """The batch's context ends. Returns whether the error is dealt with."""
@@ -296,7 +295,7 @@ class Loop:
 
     def _form(self, environment, rank, size):
         """Forms a ring of the announced members and makes all states equal. Returns the step, and for how long none was made here."""
-        here = self._here
+        here, was_newcomer = self._here, self._is_newcomer
         self._flags = self._batches = None
         if self._shards is not None:
             self._shards.ring_ends()
@@ -307,11 +306,18 @@ class Loop:
             self._align()
         if self._checkpoints is not None:
             self._checkpoints.began(self._step)
-        self._optimizer._open(here, aligned=True)
+        self._share_layout()
         if self._shards is not None:
             self._shards.ring_begins(here, self._step, self._record())
-        self._has_garbage = True
-        return self._step, time.perf_counter() - self._committed_at
+        self._optimizer._open(here, aligned=True)
+        return self._step, 0.0 if was_newcomer else time.perf_counter() - self._committed_at
+
+    def _make_room(self):
+        """A newcomer has memory for the state before the others wait until it is there."""
+        self._room.add(t.detach().clone(memory_format=torch.contiguous_format) for t in _tensors_of(self._model).values())
+        for group in self._optimizer._inner.param_groups:
+            for _ in slot_names(self._optimizer._kind, [group]):
+                self._room.add(torch.zeros(p.shape, dtype=p.dtype) for p in group["params"])
 
     def _align(self):
         """Newcomers, and those that have not finished a step that another one has, take over its state."""
@@ -319,15 +325,28 @@ class Loop:
         while max(steps := self._ask_all(-1 if self._is_newcomer else self._step)) < 0:
             self._restore()
         latest = max(steps)
-        root = steps.index(latest)
-        if min(steps) < latest and here.rank == root:
-            transfer.send(here.transport, root, self._state())
-        elif min(steps) < latest:
-            state = transfer.receive(here.transport, root, wanted=steps[here.rank] < latest)
-            if state is not None:
+        if min(steps) < latest:
+            sources = [rank for rank, step in enumerate(steps) if step == latest]
+            lacks = here.rank not in sources
+            state = transfer.hand_over(here, self._seat, sources, None if lacks else self._state(), self._room)
+            if lacks:
                 self._load(state)
         if here.size > 1:
             inspection.share_buffers(self._buffers)  # a failure may have come between a step and its broadcast of buffers
+
+    def _share_layout(self):
+        """What one rank knows of the model's groups all shall know: newcomers have seen no iteration of it."""
+        here, optimizer = self._here, self._optimizer
+        if here.size == 1:
+            return
+        known = self._ask_all(int(optimizer._layout is not None))
+        if 1 not in known:
+            return
+        root = known.index(1)
+        if here.rank == root:
+            transfer.send(here.transport, root, optimizer._layout)
+        else:
+            optimizer._layout = transfer.receive(here.transport, root, wanted=True)
 
     def _ask_all(self, step):
         here = self._here
@@ -335,7 +354,7 @@ class Loop:
 
     def _align_shards(self):
         """Everybody goes on from the latest step that is whole between all ranks. False: there is none, and a checkpoint is needed."""
-        step, record = self._shards.align(self._here, self._checkpoints is not None)
+        step, record = self._shards.align(self._here, self._checkpoints is not None, self._room)
         if step is None or step < 0:
             self._is_newcomer = self._is_newcomer or step == -1
             return False

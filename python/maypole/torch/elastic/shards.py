@@ -210,7 +210,7 @@ class Shards:
 
     # --- what a ring begins with ---
 
-    def align(self, here, has_checkpoints):
+    def align(self, here, has_checkpoints, room):
         """Makes all ranks equal; returns (step, record): (-1, None) where what they have is not whole, (None, None) where none has
         anything."""
         mine = {"wholes": [*self._wholes], "parts": [part.place for part in self._parts], "records": [*self._records]}
@@ -230,8 +230,9 @@ class Shards:
         record = self._sent(here, root, root == here.rank and self._records[step])
         if whole is not None:
             everything = self._wholes.get(step)
-            if any(step not in offer["wholes"] for offer in offers):
-                everything = self._sent(here, whole, everything)
+            sources = [rank for rank, offer in enumerate(offers) if step in offer["wholes"]]
+            if len(sources) < here.size:
+                everything = transfer.hand_over(here, self._seat, sources, everything, room)
         else:
             parts = []
             for place, holder in sources:
