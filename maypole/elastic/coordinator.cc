@@ -173,6 +173,7 @@ void Coordinator::on_ended(WorkerId id, bool success, const std::string& why, ba
     workers_.erase(id);
   } else if (worker->state == State::kMember && success) {
     workers_.erase(id);
+    left_loop_ = finishing_ ? left_loop_ : id;
     finish(now);
   } else if (membership_.epoch == 0 && success) {
     workers_.erase(id);
@@ -316,10 +317,10 @@ void Coordinator::advance(base::TimePoint now) {
     }
     return;
   }
-  if (finishing_) {
-    return;
-  }
   const std::vector<WorkerId> alive = members_alive();
+  if (finishing_) {
+    return see_off(alive);
+  }
   if (alive.empty()) {
     if (!options_.checkpoints || (ready.empty() && in_state(State::kStarting).empty())) {
       return fail(WorkerId(), fmt::format("all workers are lost, and {}; the last: {}",
@@ -328,6 +329,10 @@ void Coordinator::advance(base::TimePoint now) {
     if (!newcomers_may_enter(now)) {
       return;
     }
+  }
+  if (resize_ && is_in_effect(alive)) {  // what was under way when it was asked for has come about without a change
+    ++num_resizes_;
+    answer_resize(absl::OkStatus(), fmt::format("{} -> {}, which are there", resize_->from, counted(alive.size(), "worker")));
   }
   if (!std::ranges::all_of(alive, [this](WorkerId id) { return workers_.at(id).stopped; })) {
     if (!broken_ && stop_sent_ != membership_.epoch && all_looping() && wants_change(now)) {
@@ -339,10 +344,8 @@ void Coordinator::advance(base::TimePoint now) {
     return;
   }
   if (!broken_ && std::ranges::all_of(alive, [this](WorkerId id) { return workers_.at(id).finished; })) {
-    for (const WorkerId id : alive) {
-      act(Send{id, {Order::Kind::kEnd, {membership_.epoch, {}}, ""}});
-    }
-    return finish(now);
+    finish(now);
+    return see_off(alive);
   }
   const std::size_t available = std::min(alive.size() + ready.size(), static_cast<std::size_t>(target_));
   if (available < static_cast<std::size_t>(range_.min)) {
@@ -356,6 +359,26 @@ void Coordinator::advance(base::TimePoint now) {
     return;
   }
   announce(now);
+}
+
+void Coordinator::see_off(const std::vector<WorkerId>& alive) {
+  for (const WorkerId id : alive) {
+    Worker& worker = workers_.at(id);
+    if (worker.stopped && !worker.finished) {
+      return fail(left_loop_,
+                  fmt::format("worker {} left the loop and ended while others trained: leave it on all workers after the same step",
+                              left_loop_.value()));
+    }
+    if (std::exchange(worker.finished, false)) {
+      worker.stopped = false;
+      act(Send{id, {Order::Kind::kEnd, {membership_.epoch, {}}, ""}});
+    }
+  }
+}
+
+bool Coordinator::is_in_effect(const std::vector<WorkerId>& alive) const {
+  const bool stands = !broken_ && stop_sent_ != membership_.epoch && alive.size() == membership_.members.size();
+  return stands && as_wanted() && std::ranges::all_of(alive, [this](WorkerId id) { return workers_.at(id).entered; });
 }
 
 void Coordinator::announce(base::TimePoint now) {

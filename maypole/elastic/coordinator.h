@@ -156,8 +156,12 @@ class Coordinator {
   [[nodiscard]] bool wants_change(base::TimePoint now) const;
   [[nodiscard]] bool newcomers_may_enter(base::TimePoint now) const;
   void announce(base::TimePoint now);
-  /// Ends the loops of all members.
+  /// The loops have ended: nothing changes any more.
   void finish(base::TimePoint now);
+  /// Lets members end that have trained to the end; one that cannot train on, as another has left, ends the run.
+  void see_off(const std::vector<WorkerId>& alive);
+  /// Whether the epoch that there is has the members that are wanted.
+  [[nodiscard]] bool is_in_effect(const std::vector<WorkerId>& alive) const;
   void give_up_newcomer(const std::string& why);
   void all_entered(base::TimePoint now);
   void answer_resize(absl::Status status, std::string text);
@@ -175,6 +179,7 @@ class Coordinator {
   bool broken_ = false;                 // the epoch has lost a member or a link
   std::string broken_by_;               // what was said of it last
   bool left_early_ = false;             // a founder has ended well before the others met it, as scripts do that train nothing
+  WorkerId left_loop_;                  // the first member that ended by itself, before all had trained to the end
   bool finishing_ = false;              // the loops have ended: nothing changes any more
   bool failed_ = false;
   bool said_waiting_ = false;

@@ -98,6 +98,20 @@ TEST(CoordinatorTest, BelowTheMinimumARunWaitsVisiblyForAReplacement) {
   EXPECT_THAT(run.members(), ElementsAre(0, 2));
 }
 
+TEST(CoordinatorTest, AResizeToTheWorkersThatAreLeftIsAnsweredAtOnce) {
+  ScriptedRun run(options(1, 3, 8, 1));
+  run.begin(3);
+  run.end(1);
+  run.stop("rank 1 is lost");
+  run.enter();
+  run.resize(2);  // while the replacement starts: no epoch follows
+  EXPECT_THAT(run.killed, ElementsAre(3));
+  ASSERT_EQ(run.answers.size(), 1U);
+  EXPECT_TRUE(run.answers[0].ok()) << run.answers[0];
+  run.resize(3);
+  EXPECT_EQ(run.answers.size(), 1U) << "it is under way";
+}
+
 TEST(CoordinatorTest, AFrozenWorkerIsKilledAndLost) {
   ScriptedRun run(options(1, 3, 8));
   run.begin(3);
@@ -298,6 +312,32 @@ TEST(CoordinatorTest, AFailureAfterTheLoopEndsTheRun) {
   run.report(1, Kind::kFinished);
   run.end(1);
   EXPECT_TRUE(run.failure);
+}
+
+TEST(CoordinatorTest, AWorkerThatLeavesTheLoopWhileOthersTrainEndsTheRun) {
+  ScriptedRun run(options(1, 2, 8, 5));
+  run.begin(2);
+  run.end(1, true);
+  EXPECT_EQ(run.failure, std::nullopt) << "all may leave after the same step";
+  run.report(0, Kind::kStopped, "rank 1 is lost");
+  ASSERT_TRUE(run.failure);
+  EXPECT_THAT(*run.failure, HasSubstr("worker 1 left the loop and ended while others trained"));
+}
+
+TEST(CoordinatorTest, WhoIsDoneEndsEvenIfAnotherHasLeftTheLoopAfterTheLastStep) {
+  for (const bool first : {true, false}) {
+    ScriptedRun run(options(1, 2, 8, 5));
+    run.begin(2);
+    if (first) {
+      run.end(1, true);
+    }
+    run.report(0, Kind::kFinished);
+    if (!first) {
+      run.end(1, true);
+    }
+    EXPECT_THAT(run.told_to_end, ElementsAre(0));
+    EXPECT_EQ(run.failure, std::nullopt);
+  }
 }
 
 TEST(CoordinatorTest, NewcomersAreSentAwayWhenTrainingEndsFirst) {
