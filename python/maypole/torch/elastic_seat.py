@@ -44,6 +44,7 @@ class Seat:
         # Who meets has just been stopped, and is here at once or is lost.
         self._meeting_s = max(4.0, 2 * environment.heartbeat_s)
         self._link = _core.open_control_link(control, environment.heartbeat_s)
+        self._has_loop = False
         self.epoch = 0
         self.hosts = []  # [rank] of the epoch
         self.addresses = []  # [rank] of the epoch: where it listens for who fetches its state
@@ -57,6 +58,9 @@ class Seat:
 
     def begin_loop(self, what, step, form):
         """From here on this process can change epochs. `what`: lines that say what is trained. A newcomer waits for its place."""
+        if self._has_loop:
+            raise UsageError("an elastic run has one elastic.Loop: give that one all epochs")
+        self._has_loop = True
         if self.is_founder:
             self._report(_Kind.LOOPING, text=what)
         else:

@@ -10,6 +10,7 @@ update="sharded" updates run on behind the commit point, and shards.py says how 
 """
 
 import json
+import numbers
 import sys
 import time
 
@@ -60,9 +61,14 @@ class Loop:
             raise UsageError(f"elastic.Loop takes a DistributedOptimizer, not a {type(optimizer).__name__}")
         if scheduler_per not in ("step", "epoch"):
             raise UsageError(f"scheduler_per is 'step' or 'epoch', not {scheduler_per!r}")
-        for name in ("batch_sampler", "sampler"):
+        for name in ("batch_sampler", "sampler", "drop_last"):
             if name in loader_options:
                 raise UsageError(f"elastic.Loop decides which samples each worker gets; leave {name} out")
+        if not hasattr(dataset, "__len__"):
+            raise UsageError(f"elastic.Loop takes a data set with a length (map-style), not {type(dataset).__name__}")
+        for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 1), ("seed", seed, None)):
+            if not isinstance(value, numbers.Integral) or (least is not None and value < least):
+                raise UsageError(f"{name} is a whole number{'' if least is None else f' of at least {least}'}, not {value!r}")
         self._here = runtime.current()
         self._seat = elastic_seat.seat()
         if self._here.backend != "native":
@@ -86,6 +92,8 @@ class Loop:
         self._open_batch = None
         self._buffers = [*model.buffers()]
         self._buffers_before = []  # as they were before the step under way: its forward changes running statistics
+        self._under_way = False
+        self._begun = self._ended = False
         self._batches = None
         self._room = transfer.Room()  # for the state, where it comes from others
         self._flags = None  # the last all-reduce of flags, and the tensor it is made in
@@ -110,17 +118,32 @@ class Loop:
         return self._step // self._plan.steps_per_epoch
 
     def __iter__(self):
+        other = self._optimizer._transaction
+        if self._under_way or (other is not None and other._under_way):
+            raise UsageError("another loop is under way: an elastic.Loop is iterated over alone")
+        self._under_way = True
+        try:
+            yield from self._iterate()
+        finally:
+            self._under_way = False
+            if self._open_batch is not None:  # it was not made; whoever goes on begins with it
+                self._open_batch = self._batches = None
+
+    def _iterate(self):
         self._optimizer._take_part(self)
-        if self._seat is not None:
+        if self._seat is not None and not self._begun:
             if not self._seat.is_founder:
                 self._make_room()
             self._seat.begin_loop(self._what, self._step, self._form)
+        self._begun = True
         if self._is_newcomer:
             self._begin_from_checkpoint()
         if self._shards is not None and not self._shards.begun:
             self._shards.ring_begins(self._here, self._step, self._record())
         while True:
-            if self._step == self._plan.num_steps:
+            if self._step >= self._plan.num_steps:  # beyond it where a checkpoint is of more epochs
+                if self._ended:
+                    return
                 try:
                     if self._shards is not None:
                         self._optimizer.flush()  # the last step may still be taken back
@@ -130,6 +153,7 @@ class Loop:
                     continue
                 if self._seat is None or self._seat.finish(self._form, self._step):
                     self._optimizer._take_part(None)
+                    self._ended = True
                     return
                 continue  # the others needed this worker's state
             try:
@@ -190,11 +214,18 @@ class Loop:
         self._open_batch = None
         if error is None:
             if not batch.committed:  # the scaler found infinities, on all ranks alike: the step counts, and changes nothing
+                if self._scaler is None:
+                    self._batches = None
+                    raise UsageError(
+                        "optimizer.step() was not called in the batch's context: call it once in each, and leave the loop between two; "
+                        "where a GradScaler calls it, give that to the loop as scaler="
+                    )
                 self._open_batch = batch
                 self.commit(updated=False)
                 self._open_batch = None
             return False
         if self._seat is None or not isinstance(error, elastic_seat.BROKEN):
+            self._batches = None if not batch.committed else self._batches
             return False
         self._change(_words(error))
         return True
