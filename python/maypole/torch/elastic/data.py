@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which samples a step trains on: a function of the seed and the step alone, whoever takes part; and this rank's share of them."""
 
+import numbers
 import random
 
 import torch
 import torch.utils.data
 
 from maypole import _core
+from maypole.errors import UsageError
 
 _MASK = (1 << 63) - 1
 
@@ -26,6 +28,17 @@ def seed_step(seed, step, rank):
     """Random numbers of a step, dropout's for one, do not depend on what happened before it."""
     torch.manual_seed(mixed(seed, step, rank))
     random.seed(mixed(seed, step, rank, 1))
+
+
+def check_options(dataset, batch_size, epochs, seed, loader_options):
+    for name in ("batch_sampler", "sampler", "drop_last"):
+        if name in loader_options:
+            raise UsageError(f"elastic.Loop decides which samples each worker gets; leave {name} out")
+    if not hasattr(dataset, "__len__"):
+        raise UsageError(f"elastic.Loop takes a data set with a length (map-style), not {type(dataset).__name__}")
+    for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 1), ("seed", seed, None)):
+        if not isinstance(value, numbers.Integral) or (least is not None and value < least):
+            raise UsageError(f"{name} is a whole number{'' if least is None else f' of at least {least}'}, not {value!r}")
 
 
 class DataPlan:

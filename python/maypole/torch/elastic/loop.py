@@ -10,7 +10,6 @@ update="sharded" updates run on behind the commit point, and shards.py says how 
 """
 
 import json
-import numbers
 import sys
 import time
 
@@ -61,14 +60,7 @@ class Loop:
             raise UsageError(f"elastic.Loop takes a DistributedOptimizer, not a {type(optimizer).__name__}")
         if scheduler_per not in ("step", "epoch"):
             raise UsageError(f"scheduler_per is 'step' or 'epoch', not {scheduler_per!r}")
-        for name in ("batch_sampler", "sampler", "drop_last"):
-            if name in loader_options:
-                raise UsageError(f"elastic.Loop decides which samples each worker gets; leave {name} out")
-        if not hasattr(dataset, "__len__"):
-            raise UsageError(f"elastic.Loop takes a data set with a length (map-style), not {type(dataset).__name__}")
-        for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 1), ("seed", seed, None)):
-            if not isinstance(value, numbers.Integral) or (least is not None and value < least):
-                raise UsageError(f"{name} is a whole number{'' if least is None else f' of at least {least}'}, not {value!r}")
+        data.check_options(dataset, batch_size, epochs, seed, loader_options)
         self._here = runtime.current()
         self._seat = elastic_seat.seat()
         if self._here.backend != "native":
