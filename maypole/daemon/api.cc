@@ -351,6 +351,7 @@ Reply Api::end(const Call& call) {
     return {error_response(400, fmt::format("jobs: '{}' is neither stop nor leave", what))};
   }
   if (what == "stop") {
+    supervisor.start_no_more();
     for (const std::int64_t number : holding) {
       supervisor.cancel(number, fmt::format("stopped by {} with the daemon", call.who.name), call.now_s);
     }

@@ -20,6 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 const formats::Node* field(const formats::Node& node, std::string_view name) {
   for (const formats::Field& field : node.fields) {
@@ -203,9 +204,14 @@ TEST_F(ApiTest, TheDaemonEndsOnlyWhenTheJobsMay) {
   daemon_.pass(1);
   EXPECT_EQ(daemon_.ask("POST", "/v1/shutdown").status, 409);
   EXPECT_EQ(daemon_.api.shutdown(), Shutdown::kNone);
+  ASSERT_EQ(daemon_.ask("POST", "/v1/jobs", R"({"version": 1, "command": ["x"], "workers": 8})").status, 201);
   EXPECT_EQ(daemon_.ask("POST", "/v1/shutdown?jobs=stop").status, 200);
   EXPECT_EQ(daemon_.api.shutdown(), Shutdown::kStopJobs);
   EXPECT_THAT(daemon_.executor.stopped, ElementsAre(EpochId{1, 1}));
+  daemon_.executor.events = {{.kind = WorkerEventKind::kEnded, .id = {1, 1}, .rank = 0, .exit = {}}};
+  daemon_.pass(1);
+  EXPECT_THAT(daemon_.supervisor.holding(), SizeIs(0)) << "what waited for its capacity stays where it is";
+  EXPECT_THAT(daemon_.ask("GET", "/v1/jobs/2").body, HasSubstr("queued"));
 }
 
 TEST(SuggestionTest, NamesWhatIsNear) {

@@ -389,6 +389,9 @@ void Supervisor::run_step(std::int64_t step) {
 }
 
 void Supervisor::decide(double now_s) {
+  if (!starts_) {
+    return;
+  }
   const std::int64_t target = step_of(now_s);
   if (!news_) {  // steps in which nothing happened are made up for; after a long sleep of the machine they are a gap
     for (std::int64_t step = std::max(step_ + 1, target - kMostSteps); step < target; ++step) {
@@ -417,7 +420,9 @@ void Supervisor::advance(double now_s) {
 double Supervisor::next_s() const {
   // While nothing calls for a decision the next slot is soon enough: the steps between are made up for then.
   const double step_end = origin_s_ + static_cast<double>(step_ + 1) * kStep;
-  double next = news_ ? step_end : step_end + std::min(60.0, static_cast<double>(controller_.repeats_left()) * kStep);
+  double next = !starts_ ? std::numeric_limits<double>::infinity()
+                : news_  ? step_end
+                         : step_end + std::min(60.0, static_cast<double>(controller_.repeats_left()) * kStep);
   for (const auto& [number, epoch] : epochs_) {
     if (epoch.stop_at_s) {
       next = std::min(next, *epoch.stop_at_s);

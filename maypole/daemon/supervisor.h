@@ -85,6 +85,8 @@ class Supervisor {
   void close(model::ServerId server, const std::string& reason);
   void open(model::ServerId server);
   [[nodiscard]] const std::map<model::ServerId, std::string>& closed() const { return reasons_closed_; }
+  /// From now on nothing starts: the daemon ends when what runs is gone.
+  void start_no_more() { starts_ = false; }
   void on_worker(const WorkerEvent& event, double now_s);
   /// Lets time pass: decisions, time limits, stragglers of a failure. Call it before other events of the same moment, too, so that the
   /// time up to them is credited as it was.
@@ -156,6 +158,7 @@ class Supervisor {
   std::int64_t next_number_ = 1;
   std::int64_t step_ = -1;  // decided last
   bool open_ = false;
+  bool starts_ = true;
   bool news_ = true;  // something happened that calls for a decision
   std::string refusal_;
 };
