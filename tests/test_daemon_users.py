@@ -216,7 +216,38 @@ def test_top_prints_plain_frames_where_output_is_no_terminal(cluster):
         cluster.call("cancel", str(job))
 
 
-@pytest.mark.parametrize(("arguments", "words"), [(["top", "--every", "soon"], "--every: 'soon'"), (["drain"], "server is required")])
+def completed(cluster: Cluster, *words: str) -> list[str]:
+    """What bash offers for the last word."""
+    script = cluster.ok("completion", "bash") + (
+        'compopt() { echo "files"; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _maypole; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", script, "bash", str(PROGRAM), *words], env=cluster.environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def test_the_tab_key_completes_commands_options_jobs_and_servers(cluster):
+    cluster.up("--cluster", servers(cluster.folder, 1, 1))
+    cluster.submit("--name", "digits", *say("sleep 1000"))
+    cluster.submit("--name", "$(touch bad)", *say("sleep 1000"))
+    assert completed(cluster, "und") == ["undrain"]
+    assert completed(cluster, "submit", "--wor") == ["--workers"]
+    assert completed(cluster, "token", "create", "--ro") == ["--role"]
+    assert completed(cluster, "cancel", "dig") == ["digits"]
+    assert completed(cluster, "logs", "-f", "") == ["1", "2", "digits"]
+    assert completed(cluster, "drain", "s") == ["s0", "s1"]
+    assert completed(cluster, "submit", "--", "py") == ["files"]
+    assert completed(cluster, "simulate", "x") == ["files"]
+    assert completed(cluster, "show", "--data-dir", "/nonexistent", "dig") == []
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["top", "--every", "soon"], "--every: 'soon'"),
+    (["drain"], "server is required"),
+    (["submit", "--wrokers=2", "--", "true"], "did you mean '--workers'?"),
+    (["token", "craete", "ann"], "did you mean 'create'?"),
+    (["queue", "--jsno"], "did you mean '--json'?"),
+])  # fmt: skip
 def test_wrong_use_of_watching_is_one_line(cluster, arguments, words):
     cluster.up()
     done = cluster.call(*arguments)

@@ -4,6 +4,7 @@
 #include "maypole/cli/cluster.h"
 #include "maypole/cli/commit.h"
 #include "maypole/cli/compare.h"
+#include "maypole/cli/completion.h"
 #include "maypole/cli/convert.h"
 #include "maypole/cli/jobs.h"
 #include "maypole/cli/paper.h"
@@ -44,6 +45,33 @@ int with_output(int code) {
   return code;
 }
 
+/// ": did you mean '--workers'?" where a word is like an option of the command, or like one of the commands beneath it.
+std::string better_word(const CLI::App& command, const std::vector<std::string>& words) {
+  std::vector<std::string> known;
+  std::vector<const CLI::App*> apps = {&command};
+  for (const CLI::App* part : command.get_subcommands([](const CLI::App* /*each*/) { return true; })) {
+    known.push_back(part->get_name());
+    apps.push_back(part);
+  }
+  const bool has_parts = !known.empty();
+  for (const CLI::App* app : apps) {
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        known.push_back("--" + name);
+      }
+    }
+  }
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    if ((name.starts_with("--") || has_parts) && std::ranges::find(known, name) == known.end()) {
+      if (std::string better = maypole::daemon::did_you_mean(name, known); !better.empty()) {
+        return better;
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -74,6 +102,7 @@ int main(int argc, char** argv) {
   commands["top"] = add_top(app);
   commands["drain"] = add_drain(app, "drain");
   commands["undrain"] = add_drain(app, "undrain");
+  commands["completion"] = add_completion(app);
   commands["token"] = add_token(app);
   commands["shim"] = add_shim(app);
   commands["resize"] = add_resize(app);
@@ -96,6 +125,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "maypole: '{}' is not a subcommand{}\n", arguments[0], better.empty() ? ": see `maypole --help`" : better);
     return kWrongUse;
   }
+  const std::vector<std::string> words = arguments;
   std::ranges::reverse(arguments);  // as the parser wants them
   try {
     app.parse(arguments);
@@ -104,7 +134,10 @@ int main(int argc, char** argv) {
       return with_output(app.exit(error));  // --help and --version
     }
     const std::vector<CLI::App*> chosen = app.get_subcommands();
-    fmt::print(stderr, "maypole{}{}: {}\n", chosen.empty() ? "" : " ", chosen.empty() ? "" : chosen.front()->get_name(), error.what());
+    const bool unknown = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) ||
+                         error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
+    fmt::print(stderr, "maypole{}{}: {}{}\n", chosen.empty() ? "" : " ", chosen.empty() ? "" : chosen.front()->get_name(), error.what(),
+               unknown && !chosen.empty() ? better_word(*chosen.front(), {words.begin() + 1, words.end()}) : "");
     return kWrongUse;
   }
   const std::string chosen = app.get_subcommands().front()->get_name();
