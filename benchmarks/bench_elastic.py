@@ -6,8 +6,8 @@ Rows by kind:
              slowest worker, less an ordinary iteration; from and to how many workers; `asked_s`, from the order to its end
   failure    a worker killed, or frozen: `lost_s`, from the fault to the next step committed by every survivor
   overhead   `iteration_s` of a fixed number of workers, in the loop and without it, in alternating rounds
-  chaos      one run with many random faults and resizes (python/tests/chaos.py): `events`; `iteration_s` before the first one and, as the
-             median of what was measured between them with as many workers, `between_s`
+  chaos      one run with many random faults and resizes (python/tests/chaos.py): `events`; `between_s`, the median of an iteration's time
+             between them with 4 workers, and `calm_s`, that of a run beside it to which nothing happens; how much memory a process gained
 `peer` is maypole where there is none; torchrun's elastic agents are measured beside it. --only measures one
 part, and keeps the others' rows.
 State is 100 MB (parameters and both moments of AdamW, float32) on one host.
@@ -16,6 +16,7 @@ State is 100 MB (parameters and both moments of AdamW, float32) on one host.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -32,6 +33,7 @@ from benchmarks.elastic_peers import measure_torchrun, steps_written
 
 STATE_BYTES = 100_000_000
 CHAOS_WINDOW = 20  # steps
+STEPS_PER_EVENT = 25  # at most
 LIMIT_S = 120
 
 
@@ -163,30 +165,34 @@ def measure_overhead(rows: Rows, workers: int, rounds: int) -> None:
             progress(f"{kind}: {usual * 1e3:.1f} ms an iteration")
 
 
-def measure_chaos(rows: Rows, events: int, seed: int) -> None:
-    """4 to 8 workers; what is lost is replaced. The end is compared with one undisturbed process."""
+def measure_chaos(rows: Rows, events: int, seed: int, update: str) -> None:
+    """4 to 8 workers; what is lost is replaced. The end is compared with one undisturbed process. A run of 4 workers to which nothing
+    happens trains in turn with it, so that what else the machine does is in both times of an iteration."""
     sys.path[:0] = [str(ROOT / "python" / "tests"), str(ROOT / "python")]
     from chaos import EVENTS, Chaos
 
     began = time.monotonic()
-    between = []
-    per_event = 60  # steps, at most
-    with tempfile.TemporaryDirectory() as name, Chaos(
-        Path(name), seed, start=4, least=4, most=8, heartbeat="4s", replace=True, samples=20 * (per_event * (events + 10) // 3)
-    ) as chaos:  # fmt: skip
-        before = chaos.iteration_s(CHAOS_WINDOW)
-        for k in range(events):
-            chaos.happen(chaos.random.choice(EVENTS))
+    calm_s, between_s = [], []
+    settings = {"start": 4, "heartbeat": "4s", "samples": 20 * (STEPS_PER_EVENT * (events + 5) // 3), "update": update}
+    with contextlib.ExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
+        chaos = stack.enter_context(Chaos(folders[0], seed, least=4, most=8, most_leave=4, replace=True, **settings))
+        calm = stack.enter_context(Chaos(folders[1], seed, **settings))
+        order = [event for _ in range(-(-events // len(EVENTS))) for event in chaos.random.sample(EVENTS, len(EVENTS))]
+        for k, event in enumerate(order[:events]):
+            chaos.happen(event)
             chaos.note_usage()
             if len(chaos.members) == 4:
-                between.append(chaos.iteration_s(CHAOS_WINDOW))
-            progress(f"{k + 1} of {events}: {chaos.happened[-1][0]} at step {chaos.newest()}, {len(chaos.members)} workers")
+                between_s.append(chaos.iteration_s(CHAOS_WINDOW))
+                calm_s.append(calm.iteration_s(CHAOS_WINDOW))
+            else:
+                calm.settle()  # it gives up when it has to wait for too long
+            progress(f"{k + 1} of {events}: {event} at step {chaos.newest()}, {len(chaos.members)} workers, {chaos.happened[-1][-1]} s")
         chaos.finish()
-        counts = {event: sum(happened[0] == event for happened in chaos.happened) for event in EVENTS}
         rows.add(
-            kind="chaos", events=events, counts=counts, workers=4, iteration_s=before,
-            between_s=statistics.median(between) if between else None, windows=len(between),
-            memory_growth=chaos.memory["launcher"][-1] - chaos.memory["launcher"][0], seconds=time.monotonic() - began, seed=seed,
+            kind="chaos", update=update, events=events, workers=4, calm_s=statistics.median(calm_s), between_s=statistics.median(between_s),
+            windows=len(calm_s), real_disk=chaos.has_disk, most_descriptors=max(chaos.most_descriptors.values()),
+            memory_growth=max(found[-1] - found[0] for found in chaos.memory.values()), seconds=time.monotonic() - began, seed=seed,
         )  # fmt: skip
 
 
@@ -203,8 +209,8 @@ def show(rows: list[dict]) -> None:
                 print(f"{peer}, {fault} workers: {len(lost)}, next step after {statistics.median(lost):.2f} s, at most {max(lost):.2f} s")
     for row in rows:
         if row["kind"] == "chaos":
-            kept = f"{row['iteration_s'] / row['between_s']:.0%} of the throughput" if row["between_s"] else "throughput not measured"
-            print(f"chaos: {row['events']} events in {row['seconds']:.0f} s, parity at the end, {kept} between them")
+            kept = f"{row['calm_s'] / row['between_s']:.0%} of the undisturbed throughput"
+            print(f"chaos, {row['update']}: {row['events']} events in {row['seconds']:.0f} s, parity at the end, {kept} between them")
     by_peer = {}
     for row in rows:
         if row["kind"] == "overhead":
@@ -213,6 +219,7 @@ def show(rows: list[dict]) -> None:
         print(f"{peer}: {statistics.median(values) * 1e3:.2f} ms an iteration ({len(values)} rounds)")
 
 
+UPDATES = ("replicated", "sharded")
 PARTS = ("resize", "failure", "overhead", "torchrun", "chaos")
 
 
@@ -229,6 +236,7 @@ def main() -> None:
     parser.add_argument("--restarts", type=int, default=3, help="of torchrun")
     parser.add_argument("--faults", type=int, default=200, help="of the chaos run")
     parser.add_argument("--workers", type=int, default=4, help="at most, in resizes and failures")
+    parser.add_argument("--updates", nargs="+", choices=UPDATES, default=UPDATES, help="of the chaos run and of failures")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     rows = Rows("elastic", "resize")
@@ -244,7 +252,8 @@ def main() -> None:
         elif part == "torchrun":
             measure_torchrun(rows, arguments.restarts, STATE_BYTES)
         else:
-            measure_chaos(rows, arguments.faults, arguments.seed)
+            for update in arguments.updates:
+                measure_chaos(rows, arguments.faults, arguments.seed, update)
     show(rows.rows)
 
 

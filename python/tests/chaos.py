@@ -4,6 +4,10 @@
 Nothing here waits for a time to pass: the run is given steps one by one, and each event is over when the run has shown what it has to.
 """
 
+import collections
+import contextlib
+import ctypes
+import json
 import os
 import random
 import resource
@@ -17,39 +21,65 @@ from jobs import LIMIT_S
 
 EVENTS = ("grow", "shrink", "kill", "kill_two", "cut", "freeze", "thaw", "source_dies", "disk")
 DESCRIPTORS_PER_AGENT = 2  # of the launcher
+SPARE_DESCRIPTORS = 4  # of a worker: a checkpoint may be open, and a ring makes some of its shared memory when it first needs it
 MEMORY_GROWTH = 32 << 20  # of each process, from the first event to the last that it lives to see
 WIDTH = 2048
-SMALL_FILE = 300_000  # bytes: more than a ledger, less than a checkpoint
+DISK = 8 << 20  # for checkpoints, where this process may mount one: a few of them
+CLONE_NEWNS = 0x20000
+SMALL_FILE = 300_000  # bytes, where it may not: more than a ledger, less than a checkpoint
 
 
 def descriptors_of(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def what_descriptors(pid):
+    """What they lead to, and how many of each kind."""
+    found = collections.Counter()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            found[os.readlink(f"/proc/{pid}/fd/{name}").split("[")[0]] += 1
+    return dict(found)
+
+
 def memory_of(pid):
-    """What is its alone: neither files nor what it shares with its peers."""
-    resident, shared = map(int, Path(f"/proc/{pid}/statm").read_text().split()[1:3])
-    return (resident - shared) * resource.getpagesize()
+    """What is not a file's: its own, and what it shares with its peers."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return sum(int(status[name].split()[0]) for name in ("RssAnon", "RssShmem")) << 10
+
+
+def mount_disk(folder):
+    """A disk of its own on `folder`, if that is allowed here. Only this process and its children see it: it goes when they do."""
+    folder.mkdir()
+    if os.geteuid() != 0 or ctypes.CDLL(None).unshare(CLONE_NEWNS) != 0:
+        return False
+    commands = (["mount", "--make-rprivate", "/"], ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", folder])
+    return all(subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands)
 
 
 class Chaos:
     """One run of chaos_train.py between `least` and `most` workers."""
 
-    def __init__(self, folder, seed, start=3, least=2, most=6, heartbeat="8s", replace=False, most_at_once=1, samples=4000):
+    def __init__(
+        self, folder, seed, start=3, least=2, most=6, heartbeat="8s", replace=False, most_leave=1, samples=4000, update="replicated"
+    ):
         self.folder, self.random, self.least, self.most = folder, random.Random(seed), least, most
         (folder / "tmp").mkdir()
+        self.has_disk = mount_disk(folder / "kept")
+        self.update = update
         self.run = ElasticRun(
             folder, workers=f"1:{most}", start=start, heartbeat=heartbeat, retries=10**6 if replace else 0, program="chaos_train.py",
             options=["--checkpoint-dir", folder / "kept", "--checkpoint-every", 5], width=WIDTH, samples=samples,
-            temporary=folder / "tmp",
+            temporary=folder / "tmp", update=update,
         )  # fmt: skip
-        self.replace, self.most_at_once, self.samples = replace, most_at_once, samples
+        self.replace, self.most_leave, self.samples = replace, most_leave, samples
         self.members = list(range(start))  # as they must be when what has happened has had its effect
         self.started = start
         self.allowed = 0
         self.happened = []
         self.memory = {}
         self.most_descriptors = {}
+        self.seen = {}  # worker -> (how far its digests are read, its steps: (number, time, workers))
 
     def __enter__(self):
         self.run.__enter__()
@@ -60,15 +90,27 @@ class Chaos:
 
     def __exit__(self, *error):
         self.run.__exit__(*error)
+        if self.has_disk:
+            subprocess.run(["umount", self.folder / "kept"], check=True)
 
     # --- what the run shows ---
 
-    def at(self):
-        """Of each worker that has begun a step: its last line."""
-        return {worker: lines[-1] for worker, lines in self.run.digests().items() if lines}
+    def steps(self):
+        """Of each worker that has begun one: its steps, as (number, time, workers). Reads what is new since the last time."""
+        for worker in self.members:
+            path = self.folder / f"digests-{worker}.jsonl"
+            end, steps = self.seen.get(worker, (0, []))
+            if path.exists() and path.stat().st_size > end:
+                with path.open("rb") as file:
+                    file.seek(end)
+                    text = file.read()
+                whole = text[: text.rfind(b"\n") + 1]
+                lines = map(json.loads, whole.splitlines())
+                self.seen[worker] = end + len(whole), steps + [(line["step"], line["at"], line["workers"]) for line in lines]
+        return {worker: steps for worker, (_, steps) in self.seen.items() if steps}
 
     def newest(self):
-        return max((line["step"] for line in self.at().values()), default=0)
+        return max((steps[-1][0] for steps in self.steps().values()), default=0)
 
     def wait(self, condition, what, step_by_step=True):
         """Until condition() is true. step_by_step: whenever all wait for it, one more step may begin."""
@@ -76,7 +118,9 @@ class Chaos:
         moved = time.monotonic()
         while not (value := condition()):
             assert self.run.process.poll() is None, self.run.output[-3000:]
-            assert time.monotonic() < deadline, f"{what} did not come about after {self.happened}:\n{self.run.output[-3000:]}"
+            if time.monotonic() > deadline:
+                held = {worker: what_descriptors(self.pid(worker)) for worker in self.members}
+                raise AssertionError(f"{what} did not come about after {self.happened}; descriptors {held}:\n{self.run.output[-3000:]}")
             newest = self.newest()
             if step_by_step and newest > self.allowed and time.monotonic() - moved > 0.03:
                 self.allow(newest)
@@ -95,10 +139,9 @@ class Chaos:
         goal = self.newest() + more
 
         def together():
-            at = self.at()
-            return all(
-                worker in at and at[worker]["step"] >= goal and at[worker]["workers"] == len(self.members) for worker in self.members
-            )
+            steps = self.steps()
+            last = [steps[worker][-1] for worker in self.members if worker in steps]
+            return len(last) == len(self.members) and all(step >= goal and workers == len(last) for step, _, workers in last)
 
         self.wait(together, f"training of workers {self.members}")
 
@@ -123,18 +166,18 @@ class Chaos:
         self.happened[-1] += (round(time.monotonic() - began, 2),)
 
     def grow(self):
-        count = min(self.random.randrange(1, self.most_at_once + 1), self.most - len(self.members))
-        if count <= 0:
+        if len(self.members) >= self.most:
             return self.shrink()
-        asked = self.run.begin_resize(len(self.members) + count)
-        self.members += self.newcomers(count)
+        asked = self.run.begin_resize(len(self.members) + 1)
+        self.members += self.newcomers(1)
         self._effective(asked)
 
     def shrink(self):
         if len(self.members) <= self.least:
             return self.grow()
-        asked = self.run.begin_resize(len(self.members) - 1)
-        self.members.pop()
+        count = self.random.randrange(1, min(self.most_leave, len(self.members) - self.least) + 1)
+        asked = self.run.begin_resize(len(self.members) - count)
+        del self.members[-count:]
         self._effective(asked)
 
     def _effective(self, asked):
@@ -161,7 +204,9 @@ class Chaos:
             self.members += self.newcomers(len(victims))
 
     def cut(self):
+        rings = self.run.output.count("maypole: epoch ")
         (self.folder / f"cut-{self.random.choice(self.members)}").touch()
+        self.wait(lambda: self.run.output.count("maypole: epoch ") > rings, "another ring")
 
     def freeze(self):
         """For longer than is borne. It is ended then, so that nothing of it can wake later."""
@@ -193,11 +238,24 @@ class Chaos:
 
     def disk(self):
         """Checkpoints find no room, and then they do."""
-        count = self.run.output.count("cannot be written")
+        without, again = (self.run.output.count(words) for words in ("cannot be written", "checkpoints are written again"))
+        if self.has_disk:
+            filler = self.folder / "kept" / "filler"
+            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            self.wait(lambda: self.run.output.count("cannot be written") > without, "a full disk")
+            assert "No space left on device" in self.run.output
+            filler.unlink()
+        else:
+            self.limit_files(lambda: self.wait(lambda: self.run.output.count("cannot be written") > without, "a full disk"))
+        self.wait(lambda: self.run.output.count("checkpoints are written again") > again, "another checkpoint")
+
+    def limit_files(self, during):
         limits = {self.pid(worker): resource.prlimit(self.pid(worker), resource.RLIMIT_FSIZE) for worker in self.members}
         for pid, (_, hard) in limits.items():
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (SMALL_FILE, hard))
-        self.wait(lambda: self.run.output.count("cannot be written") > count, "a full disk")
+        during()
         for pid, limit in limits.items():
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
@@ -211,16 +269,21 @@ class Chaos:
         self.memory.setdefault("launcher", []).append(memory_of(launcher))
         for rank, worker in enumerate(self.members):
             pid, place = self.pid(worker), (worker, rank, len(self.members))
-            most = self.most_descriptors.setdefault(place, descriptors_of(pid) + 1)  # a checkpoint may be open, or not
+            most = self.most_descriptors.setdefault(place, descriptors_of(pid) + SPARE_DESCRIPTORS)
             self.wait(lambda: descriptors_of(pid) <= most, f"{most} descriptors of worker {worker}", step_by_step=False)  # noqa: B023
             self.memory.setdefault(f"worker {worker}", []).append(memory_of(pid))
 
     def finish(self, **settings):
         """To the end of all epochs, undisturbed; then everything is looked at. Returns the batches of all steps."""
         self.allow(1 << 40)
+        newest, moved = self.newest(), time.monotonic()
+        while self.run.process.poll() is None and time.monotonic() - moved < LIMIT_S:
+            time.sleep(0.1)
+            if self.newest() > newest:
+                newest, moved = self.newest(), time.monotonic()
         self.run.finish()
         batches = check_ledgers(self.folder, samples=self.samples, num_steps=3 * self.samples // 20)
-        check_digests(self.folder)
+        check_digests(self.folder, ("step",) if self.update == "replicated" else ("step", "epoch"))
         check_weights(self.folder, batches, width=WIDTH, samples=self.samples, **settings)
         for who, found in self.memory.items():
             assert found[-1] <= found[0] + MEMORY_GROWTH, f"memory of {who}: {found}"
@@ -228,6 +291,7 @@ class Chaos:
         assert [path for path in (self.folder / "kept").iterdir() if path.suffix != ".maypole"] == []
         left = subprocess.run(["pgrep", "-f", str(self.folder)], capture_output=True, text=True, check=False).stdout.split()
         assert left == [], "processes are left"
+        assert self.run.name not in Path("/proc/net/unix").read_text(), "sockets are left"
         return batches
 
     def iteration_s(self, steps):
@@ -235,8 +299,7 @@ class Chaos:
         begin = self.newest() + 2
         self.allow(begin + steps)
         self.wait(lambda: self.newest() >= begin + steps, "undisturbed training", step_by_step=False)
-        member = self.run.digests()[self.members[0]]
-        times = [line["at"] for line in member if begin <= line["step"] < begin + steps]
+        times = [at for step, at, _ in self.steps()[self.members[0]] if begin <= step < begin + steps]
         return (times[-1] - times[0]) / (len(times) - 1)
 
     def changes(self):

@@ -19,9 +19,10 @@ from pathlib import Path
 import elastic_train
 import maypole.torch as maypole
 import torch
+from maypole.torch import elastic_seat
 from maypole.torch.elastic import transfer
 
-DEFAULTS = {"width": 16, "samples": 4000, "batch": 20, "epochs": 3, "optimizer": "adamw", "schedule": "weave"}
+DEFAULTS = {"width": 16, "samples": 4000, "batch": 20, "epochs": 3, "optimizer": "adamw", "schedule": "weave", "update": "replicated"}
 LIMIT_S = 300
 
 
@@ -69,11 +70,13 @@ def main():
     threading.Thread(target=cut_when_told, args=(folder / f"cut-{number}",), daemon=True).start()
     die_in_transfer_when_told(folder / f"dies-{number}")
     model = elastic_train.make_model({**elastic_train.DEFAULTS, **settings})
-    optimizer = maypole.DistributedOptimizer(elastic_train.make_optimizer(settings, model), model, schedule=settings["schedule"])
+    optimizer = maypole.DistributedOptimizer(
+        elastic_train.make_optimizer(settings, model), model, schedule=settings["schedule"], update=settings["update"]
+    )
     scheduler = elastic_train.make_scheduler(optimizer)
     loop = maypole.elastic.Loop(
         model, optimizer, elastic_train.Squares(settings["samples"]), settings["batch"], epochs=settings["epochs"], scheduler=scheduler,
-        seed=3, ledger=str(folder / f"ledger-{number}.jsonl"),
+        seed=3, ledger=str(folder / f"ledger-{number}.jsonl"), copy_budget=1.0,
     )  # fmt: skip
     (folder / f"ready-{number}").touch()
     for batch in loop:
@@ -83,13 +86,14 @@ def main():
                     "at": time.time(),
                     "step": loop.step,
                     "workers": maypole.size(),
+                    "epoch": elastic_seat.seat().epoch,
                     "digest": elastic_train.digest(model, optimizer, scheduler),
                 }
                 file.write(json.dumps(line) + "\n")
             deadline = time.monotonic() + LIMIT_S  # whoever allows steps may be gone
             while loop.step > allowed(folder):
                 assert time.monotonic() < deadline, f"step {loop.step} was never allowed"
-                time.sleep(0.005)
+                time.sleep(0.01)
             optimizer.zero_grad()
             (model(inputs) - targets).square().mean().backward()
             optimizer.step()

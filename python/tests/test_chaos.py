@@ -23,5 +23,21 @@ def test_three_epochs_with_25_changes_and_every_fault_lose_and_repeat_nothing(tm
         print(*chaos.happened, sep="\n")
         chaos.finish()
     assert chaos.changes() >= CHANGES
-    ledger = [line for lines in lines_of(tmp_path, "ledger").values() for line in lines if line["how"] == "done"]
-    assert {line["life"] for line in ledger} == {0.0}, "no checkpoint was needed: some worker always lived"
+    assert_no_checkpoint_was_needed(tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_every_fault_with_sharded_updates_loses_and_repeats_nothing(tmp_path):
+    with Chaos(tmp_path, SEED, update="sharded", samples=1000) as chaos:
+        for event in chaos.random.sample(["grow", "source_dies", "cut", "thaw", "disk", "freeze", "kill", "shrink"], 8):
+            chaos.happen(event)
+            chaos.note_usage()
+        print(*chaos.happened, sep="\n")
+        chaos.finish()
+    assert_no_checkpoint_was_needed(tmp_path)
+
+
+def assert_no_checkpoint_was_needed(folder):
+    """Some worker always lived, and what was lost with one was another's, too."""
+    ledger = [line for lines in lines_of(folder, "ledger").values() for line in lines if line["how"] == "done"]
+    assert {line["life"] for line in ledger} == {0.0}
