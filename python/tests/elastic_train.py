@@ -15,12 +15,13 @@ import zlib
 
 import maypole.torch as maypole
 import torch
+from maypole.torch import state
 from maypole.torch.elastic import packing
 
 LIMIT_S = 300
 DEFAULTS = {
     "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
-    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "hold_at": None, "until_end": False, "linger": 0.0,
+    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "slow_to_load": [], "hold_at": None, "until_end": False, "linger": 0.0,
 }  # fmt: skip
 
 
@@ -79,6 +80,17 @@ def digest(model, optimizer, scheduler):
     return crc
 
 
+def load_slowly():
+    """When a ring forms this rank's engine gets its moments a while after the others'."""
+    take = state.EngineState.take
+
+    def late(self):
+        time.sleep(0.3)
+        take(self)
+
+    state.EngineState.take = late
+
+
 def main():
     folder, settings = sys.argv[1], json.loads(sys.argv[2])
     settings = {**DEFAULTS, **settings}
@@ -87,6 +99,8 @@ def main():
         settings["width"] += 1
     torch.set_num_threads(1)
     maypole.init()
+    if number in settings["slow_to_load"]:
+        load_slowly()
     model = make_model(settings)
     optimizer = maypole.DistributedOptimizer(
         make_optimizer(settings, model), model, schedule=settings["schedule"], update=settings["update"]

@@ -117,7 +117,7 @@ def undone(folder):
 
 
 def test_shards_move_to_their_new_owners(tmp_path):
-    with ElasticRun(tmp_path, start=1, pause=0.01, until_end=True, epochs=1000, update="sharded") as run:
+    with ElasticRun(tmp_path, start=1, pause=0.01, until_end=True, epochs=1000, update="sharded", slow_to_load=[1]) as run:
         run.wait_for_step(2)
         for workers in (3, 2):
             assert run.resize(workers).returncode == 0

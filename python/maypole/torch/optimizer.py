@@ -117,6 +117,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._retire.atexit = False
         if aligned and self._layout is not None:
             rounds.set_up(self._layout)
+            if sharded and here.size > 1:
+                here.transport.barrier().wait()  # whoever reads the state asks the others, who shall have theirs
 
     def _come_to_rest(self):
         """Leaves the ring: parameters and state stay in this process, as the last finished step left them. No peer is asked."""
