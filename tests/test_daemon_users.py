@@ -253,3 +253,116 @@ def test_wrong_use_of_watching_is_one_line(cluster, arguments, words):
     done = cluster.call(*arguments)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert words in done.stderr
+
+
+# Rows of the table of situations; those that other files hold are named there.
+
+
+def sleeping(cluster: Cluster, *options: str) -> str:
+    job = cluster.submit(*options, *say("sleep 1000"))
+    cluster.until_state(job, "running")
+    return job
+
+
+def held(cluster: Cluster) -> list[float]:
+    return [server["held"]["cpu"] for server in json.loads(cluster.ok("cluster", "--json"))["servers"]]
+
+
+def crossings(ring: list[str], rack_of: dict[str, str]) -> int:
+    racks = [rack_of[server] for server in ring]
+    return sum(racks[i] != racks[i - 1] for i in range(len(racks)))
+
+
+def test_of_two_gangs_one_waits_as_a_whole(cluster):
+    cluster.up("--cluster", servers(cluster.folder, 2, 2))
+    first, second = (cluster.submit("--workers", "3", *say("sleep 1000")) for _ in range(2))
+    until(lambda: {cluster.job(first)["state"], cluster.job(second)["state"]} == {"running", "queued"}, "that one of them runs")
+    assert sum(held(cluster)) == 3, "the other holds nothing"
+    running, waiting = sorted((first, second), key=lambda job: cluster.job(job)["state"], reverse=True)
+    cluster.ok("cancel", running)
+    assert cluster.until_state(waiting, "running")["workers"] == 3
+
+
+def test_enough_in_sum_but_not_in_shape_waits_without_blocking_one_that_fits(cluster):
+    cluster.up("--cluster", servers(cluster.folder, 8, 8, 8))
+    for server in ("s0", "s1"):  # leaves 7, 7 and 8
+        others = {"s0", "s1", "s2"} - {server}
+        for other in others:
+            cluster.ok("drain", other)
+        assert cluster.job(sleeping(cluster))["servers"] == [server]
+        for other in others:
+            cluster.ok("undrain", other)
+    assert held(cluster) == [1, 1, 0]
+    wide = cluster.submit("--workers", "2", "--cpus", "8", *say("true"))
+    assert cluster.job(sleeping(cluster, "--cpus", "8"))["servers"] == ["s2"]
+    assert cluster.job(wide)["state"] == "queued"
+
+
+def test_a_resource_or_field_that_nobody_knows_is_refused_by_its_name(cluster):
+    cluster.up()
+    for field, words in (("per_worker: {tpu: 1}", ["per_worker", "tpu"]), ("wrokers: 2", ["wrokers", "workers"])):
+        (cluster.folder / "job.yaml").write_text(f"version: 1\ncommand: ['true']\n{field}\n")
+        refused = cluster.call("submit", "job.yaml")
+        assert refused.returncode == 2
+        assert all(word in refused.stderr for word in words), refused.stderr
+    assert json.loads(cluster.ok("queue", "--all", "--json"))["jobs"] == []
+
+
+def test_jobs_submitted_at_once_never_get_the_same_gpus(cluster):
+    lines = [f"  - {{id: {server}, capacity: {{cpu: 8, gpu: 4}}}}" for server in ("s0", "s1")]
+    (cluster.folder / "gpus.yaml").write_text("\n".join(["version: 1", "servers:", *lines]) + "\n")
+    cluster.up("--cluster", "gpus.yaml")
+    script = "echo $CUDA_VISIBLE_DEVICES > gpus-$MAYPOLE_JOB_ID-$RANK; sleep 1000"
+    options = {"env": cluster.environment, "cwd": cluster.folder, "stdout": subprocess.DEVNULL}
+    submits = [subprocess.Popen([PROGRAM, "submit", "--gpus", "2", *say(script)], **options) for _ in range(4)]
+    assert [submit.wait(LIMIT_S) for submit in submits] == [0] * 4
+
+    def texts() -> list[str]:
+        found = [file.read_text() for file in cluster.folder.glob("gpus-*")]
+        return found if len(found) == 4 and all(found) else []
+
+    written = until(texts, "what the jobs write")
+    given = [gpu for text in written for gpu in text.strip().split(",")]
+    assert sorted(given) == [str(i) for i in range(8)]
+
+
+def test_a_ring_crosses_between_racks_as_seldom_as_can_be_and_always_in_the_same_way(cluster):
+    racks = [f"r{i // 4}" for i in range(12)]
+    rack_of = {f"s{i}": rack for i, rack in enumerate(racks)}
+    file = Path(servers(cluster.folder, *[1] * 12, racks=racks))
+    rings = []
+    for _ in range(2):
+        cluster.up("--cluster", str(file))
+        ten = sleeping(cluster, "--workers", "10")
+        rings.append(cluster.job(ten)["ring"])
+        assert " -> ".join(rings[-1]) in cluster.ok("show", ten)
+        cluster.ok("cancel", ten)
+        cluster.call("wait", ten)
+        five = sleeping(cluster, "--workers", "5")
+        assert crossings(cluster.job(five)["ring"], rack_of) == 2
+        cluster.ok("down", "--stop-jobs")
+        cluster.daemon.wait(LIMIT_S)
+        lines = file.read_text().splitlines()  # the same cluster, its servers written in another order
+        file.write_text("\n".join(lines[:2] + lines[13:1:-1] + lines[14:]) + "\n")
+    assert crossings(rings[0], rack_of) == 3
+    assert rings[0] == rings[1]
+
+
+def test_a_killed_worker_ends_its_job_and_its_peers_do_not_wait_for_it(cluster):
+    cluster.up()
+    job = cluster.submit("--workers", "2", *say("echo $$ > pid-$RANK; sleep 1000"))
+    pid = int(until(lambda: (cluster.folder / "pid-1").exists() and (cluster.folder / "pid-1").read_text(), "the worker"))
+    cluster.until_state(job, "running")
+    os.kill(pid, signal.SIGKILL)
+    waited = cluster.call("wait", job)
+    assert waited.returncode == 128 + signal.SIGKILL
+    assert "rank 1 was killed by signal 9" in waited.stderr
+    assert held(cluster) == [0]
+
+
+def test_a_launch_that_fails_leaks_nothing(cluster):
+    cluster.up("--cluster", servers(cluster.folder, 1))
+    for _ in range(3):
+        assert cluster.call("wait", cluster.submit("--", "/nonexistent/program")).returncode != 0
+    assert held(cluster) == [0]
+    assert cluster.call("wait", cluster.submit(*say("exit 5"))).returncode == 5
