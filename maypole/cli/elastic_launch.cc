@@ -46,6 +46,7 @@ class ElasticLaunch {
         coordinator_({.min_workers = elastic.min_workers,
                       .max_workers = elastic.max_workers,
                       .workers = elastic.workers,
+                      .edges = {elastic.bandwidth},
                       .retries = elastic.retries,
                       .checkpoints = elastic.checkpoints,
                       .silence = elastic.silence},
@@ -123,6 +124,7 @@ JobSpec ElasticLaunch::spec_for(WorkerId id, const AgentLink& agent) const {
   spec.num_workers = 1;
   spec.bind_address = bind_address(agent);
   spec.elastic = true;
+  spec.environment.erase("MAYPOLE_BANDWIDTH");  // each announcement says it
   return spec;
 }
 

@@ -20,6 +20,7 @@ struct ElasticOptions {
   int retries = 0;
   bool checkpoints = false;                             // from which newcomers can go on when all workers are lost
   base::Nanoseconds silence = std::chrono::seconds(2);  // after which a worker is lost
+  base::Bandwidth bandwidth{};                          // reserved on every edge of the ring
 };
 
 /// Runs a job whose workers come and go: each has an agent of its own, started and ended as elastic::Coordinator says. `hosts` are the

@@ -168,7 +168,9 @@ absl::StatusOr<std::vector<AgentLink>> check(Written& written) {
     return base::error(absl::StatusCode::kInvalidArgument, "no command: write it after --, as in `maypole run -n 2 -- python3 train.py`");
   }
   if (!written.bandwidth.empty()) {
-    MAYPOLE_RETURN_IF_ERROR(for_flag("--bandwidth", base::parse_bandwidth(written.bandwidth).status()));
+    const auto bandwidth = base::parse_bandwidth(written.bandwidth);
+    MAYPOLE_RETURN_IF_ERROR(for_flag("--bandwidth", bandwidth.status()));
+    written.elastic_options.bandwidth = *bandwidth;
   }
   for (const auto& [flag, value] : {std::pair("--timeout", written.timeout), std::pair("--start-timeout", written.start_timeout),
                                     std::pair("--heartbeat", written.heartbeat)}) {

@@ -25,6 +25,7 @@ std::vector<std::byte> encode(const Order& order) {
     writer.put_u32(static_cast<std::uint32_t>(member.worker.value()));
     writer.put_string(member.host);
     writer.put_string(member.rendezvous);
+    writer.put_f64(member.edge.bytes_per_second);
   }
   writer.put_string(order.text);
   return writer.bytes();
@@ -57,6 +58,7 @@ absl::StatusOr<Order> decode_order(std::span<const std::byte> bytes) {
     member.worker = WorkerId(static_cast<std::int32_t>(reader.u32()));
     member.host = reader.string();
     member.rendezvous = reader.string();
+    member.edge.bytes_per_second = reader.f64();
   }
   order.text = reader.string();
   MAYPOLE_RETURN_IF_ERROR(reader.finish("the coordinator's order"));

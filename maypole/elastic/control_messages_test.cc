@@ -7,7 +7,7 @@ namespace maypole::elastic {
 namespace {
 
 const WorkerReport kReport{WorkerReport::Kind::kStopped, 7, 1234567890123, 0.25, "rank 1 is lost"};
-const Order kOrder{Order::Kind::kAnnounce, {9, {{WorkerId(4), "a", "10.0.0.1:4000"}, {WorkerId(11), "", "[::1]:1"}}}, "text"};
+const Order kOrder{Order::Kind::kAnnounce, {9, {{WorkerId(4), "a", "10.0.0.1:4000", {2.5e7}}, {WorkerId(11), "", "[::1]:1"}}}, "text"};
 
 TEST(ControlMessagesTest, WhatIsSaidIsHeard) {
   EXPECT_EQ(*decode_report(encode(kReport)), kReport);

@@ -37,6 +37,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, base::TimePoint now)
     : options_(options),
       range_{options.min_workers, options.max_workers},
       seats_(options.seats),
+      edges_(options.edges),
       target_(options.workers),
       retries_left_(options.retries),
       last_time_(now) {
@@ -295,7 +296,7 @@ bool Coordinator::wants_change(base::TimePoint now) const {
   if (!seats_.empty()) {
     const bool all_are_there =
         in_state(State::kStarting).empty() || newcomers_may_enter(now) || (resize_ && now - resize_->since >= options_.joining_window);
-    return all_are_there && next_change().members != members_alive();
+    return all_are_there && (next_change().members != members_alive() || !rates_stand());
   }
   const std::size_t alive = members_alive().size();
   const auto target = static_cast<std::size_t>(target_);
@@ -393,10 +394,11 @@ void Coordinator::announce(base::TimePoint now) {
                     in_state(State::kReady).size() == 1 ? "a new one goes on" : "new ones go on"));
   }
   const Change change = next_change();
+  const EdgeRates rates = rates_of(edges_, change.members.size());
   Membership next{membership_.epoch + 1, {}};
   for (const WorkerId id : change.members) {
     Worker& worker = workers_.at(id);
-    next.members.push_back({id, worker.host, worker.rendezvous});
+    next.members.push_back({id, worker.host, worker.rendezvous, rates[next.members.size()]});
     worker.stopped = worker.finished = worker.entered = false;
     set_state(worker, State::kMember, now);
   }

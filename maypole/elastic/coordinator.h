@@ -36,6 +36,7 @@ struct CoordinatorOptions {
   int max_workers = 1;
   int workers = 1;                                              // at the start
   Seats seats = {};                                             // of these workers; empty: hosts do not matter
+  EdgeRates edges = {};                                         // of the ring at the start
   int retries = 0;                                              // workers lost that are replaced
   bool checkpoints = false;                                     // whether workers can begin without a member that has trained
   base::Nanoseconds silence = std::chrono::seconds(2);          // after which a worker is lost
@@ -89,8 +90,8 @@ class Coordinator {
   void on_ended(WorkerId worker, bool success, const std::string& why, base::TimePoint now);
   /// A person asks for other numbers of workers. Exactly one Answer follows, at once or when the change is in effect or has failed.
   void on_resize(std::uint64_t request, SizeRange range, base::TimePoint now);
-  /// A scheduler asks for another ring of a run that has seats. Answered like on_resize().
-  void on_seats(std::uint64_t request, Seats seats, base::TimePoint now);
+  /// A scheduler asks for another ring of a run that has seats, or for other rates on its edges. Answered like on_resize().
+  void on_seats(std::uint64_t request, Seats seats, base::TimePoint now, EdgeRates edges = {});
   /// Time has passed; call at next_due() or earlier.
   void on_time(base::TimePoint now);
   [[nodiscard]] std::optional<base::TimePoint> next_due() const;
@@ -151,6 +152,8 @@ class Coordinator {
   void end_unneeded(const std::vector<WorkerId>& workers, base::TimePoint now);
   [[nodiscard]] Change next_change() const;
   [[nodiscard]] bool as_wanted() const;
+  /// Whether the edges of the ring have the rates that they are to have.
+  [[nodiscard]] bool rates_stand() const;
   /// Looks at everything and does what is due; called after each event.
   void advance(base::TimePoint now);
   [[nodiscard]] bool wants_change(base::TimePoint now) const;
@@ -170,6 +173,7 @@ class Coordinator {
   const CoordinatorOptions options_;
   SizeRange range_;  // as a resize may have narrowed it
   Seats seats_;
+  EdgeRates edges_;
   int target_;
   int retries_left_;
   std::int32_t next_worker_ = 0;

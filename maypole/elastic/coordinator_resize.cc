@@ -73,7 +73,7 @@ void Coordinator::on_resize(std::uint64_t request, SizeRange range, base::TimePo
   advance(now);
 }
 
-void Coordinator::on_seats(std::uint64_t request, Seats seats, base::TimePoint now) {
+void Coordinator::on_seats(std::uint64_t request, Seats seats, base::TimePoint now, EdgeRates edges) {
   absl::Status status = check_change();
   const int size = static_cast<int>(seats.size());
   if (status.ok() && (seats_.empty() || size < options_.min_workers || size > options_.max_workers)) {
@@ -84,12 +84,13 @@ void Coordinator::on_seats(std::uint64_t request, Seats seats, base::TimePoint n
     act(Answer{request, std::move(status), ""});
     return;
   }
-  if (seats == seats_) {
+  if (seats == seats_ && rates_of(edges, seats.size()) == rates_of(edges_, seats.size())) {
     act(Answer{request, absl::OkStatus(), "the ring is as before"});
     return;
   }
   resize_ = Resize{request, target_, now};
   seats_ = std::move(seats);
+  edges_ = std::move(edges);
   target_ = size;
   std::vector<WorkerId> known = members_alive();
   const std::vector<WorkerId> ready = in_state(State::kReady);
@@ -153,6 +154,7 @@ void Coordinator::settle_for_less() {
     }
   }
   target_ = static_cast<int>(seats_.size());
+  edges_ = rates_of(edges_, 1);  // for one that is not there what was reserved along the way may be less
 }
 
 Change Coordinator::next_change() const {
@@ -166,7 +168,11 @@ bool Coordinator::as_wanted() const {
   for (const Member& member : membership_.members) {
     hosts.push_back(member.host);
   }
-  return seats_.empty() ? hosts.size() == static_cast<std::size_t>(target_) : hosts == seats_;
+  return seats_.empty() ? hosts.size() == static_cast<std::size_t>(target_) : hosts == seats_ && rates_stand();
+}
+
+bool Coordinator::rates_stand() const {
+  return std::ranges::equal(membership_.members, rates_of(edges_, membership_.members.size()), {}, &Member::edge);
 }
 
 void Coordinator::answer_resize(absl::Status status, std::string text) {

@@ -43,6 +43,54 @@ TEST(CoordinatorSeatsTest, ARunIsNotResizableBeforeItsWorkersAreInTheLoop) {
   EXPECT_TRUE(absl::IsUnavailable(run.answers[0]));
 }
 
+std::vector<double> rates(const ScriptedRun& run) {
+  std::vector<double> found;
+  for (const Member& member : run.coordinator.membership().members) {
+    found.push_back(member.edge.bytes_per_second);
+  }
+  return found;
+}
+
+TEST(CoordinatorSeatsTest, EachAnnouncementSaysWhatIsReservedOnEveryEdge) {
+  CoordinatorOptions options = seated(1, {"a", "b"}, 8);
+  options.edges = {{10}, {20}};
+  ScriptedRun run(options);
+  run.begin(2);
+  EXPECT_THAT(rates(run), ElementsAre(10, 20));
+  run.seats({"a", "b", "c"}, {{1}, {2}, {3}});
+  run.ready(2);
+  run.stop();
+  run.enter();
+  EXPECT_THAT(rates(run), ElementsAre(1, 2, 3));
+  EXPECT_THAT(run.answers, ElementsAre(absl::OkStatus()));
+}
+
+TEST(CoordinatorSeatsTest, OtherRatesOfTheSameRingAreANewEpochAndTheSameRatesAreNone) {
+  ScriptedRun run(seated(1, {"a", "b"}, 8));
+  run.begin(2);
+  run.seats({"a", "b"}, {{5}});
+  EXPECT_THAT(run.asked_to_stop, ElementsAre(0, 1));
+  run.stop();
+  run.enter();
+  EXPECT_THAT(rates(run), ElementsAre(5, 5));
+  EXPECT_EQ(run.epoch(), 2U);
+  run.seats({"a", "b"}, {{5}, {5}});
+  EXPECT_EQ(run.epoch(), 2U);
+  EXPECT_THAT(run.answers, ElementsAre(absl::OkStatus(), absl::OkStatus()));
+}
+
+TEST(CoordinatorSeatsTest, WhereASeatStaysEmptyNoEdgeGetsMoreThanTheLeastThatIsReserved) {
+  CoordinatorOptions options = seated(1, {"a", "b", "c"}, 8);
+  options.edges = {{10}, {20}, {}};
+  ScriptedRun run(options);
+  run.begin(3);
+  EXPECT_THAT(rates(run), ElementsAre(10, 20, 0));
+  run.end(1);
+  run.stop("worker 1 is lost");
+  run.enter();
+  EXPECT_THAT(rates(run), ElementsAre(10, 10));
+}
+
 TEST(CoordinatorSeatsTest, ANewcomerTakesItsPlaceInTheMiddleOfTheRing) {
   ScriptedRun run(seated(1, {"a", "c"}, 8));
   run.begin(2);

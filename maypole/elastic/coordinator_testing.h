@@ -70,8 +70,8 @@ class ScriptedRun {
     settle();
   }
   void resize(int size) { resize(size, size); }
-  void seats(Seats wanted) {
-    coordinator.on_seats(++request, std::move(wanted), now);
+  void seats(Seats wanted, EdgeRates edges = {}) {
+    coordinator.on_seats(++request, std::move(wanted), now, std::move(edges));
     settle();
   }
   void pass(base::Nanoseconds time, const std::set<int>& silent = {}) {

@@ -5,6 +5,7 @@
 // members, or the same set after a failure, is another epoch with a larger number.
 
 #include "maypole/base/strong_id.h"
+#include "maypole/base/units.h"
 
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,7 @@ struct Member {
   WorkerId worker;
   std::string host;        // host entry of the launcher: equal means the same host
   std::string rendezvous;  // "address:port" where this worker meets the others when it is rank 0
+  base::Bandwidth edge{};  // reserved on the way to the next member; none: as fast as it goes
   bool operator==(const Member&) const = default;
 };
 

@@ -24,6 +24,17 @@ std::vector<std::optional<WorkerId>> take_seats(const Seats& seats, std::span<co
 
 }  // namespace
 
+EdgeRates rates_of(const EdgeRates& rates, std::size_t size) {
+  if (rates.size() == size) {
+    return rates;
+  }
+  base::Bandwidth least;
+  for (const base::Bandwidth rate : rates) {
+    least = rate.limited() && (!least.limited() || rate < least) ? rate : least;
+  }
+  return EdgeRates(size, least);
+}
+
 Seats vacant(const Seats& seats, std::span<const Sitter> sitters) {
   const auto taken = take_seats(seats, sitters);
   Seats left;

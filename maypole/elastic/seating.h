@@ -3,6 +3,7 @@
 
 // Who sits where, for a run whose ring is given by hosts: a seat is a host, in ring order. Values in, values out.
 
+#include "maypole/base/units.h"
 #include "maypole/elastic/membership.h"
 
 #include <span>
@@ -12,6 +13,13 @@
 namespace maypole::elastic {
 
 using Seats = std::vector<std::string>;  // [position in the ring]: host
+
+/// [position in the ring]: what is reserved on the way to the next. One: on every way; none: nothing is.
+using EdgeRates = std::vector<base::Bandwidth>;
+
+/// The rates of a ring of `size` members. Where seats stayed empty, a way leads over several of those that were reserved, so that none
+/// gets more than the least of them.
+[[nodiscard]] EdgeRates rates_of(const EdgeRates& rates, std::size_t size);
 
 /// A worker and the host that it runs on.
 struct Sitter {

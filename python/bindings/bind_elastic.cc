@@ -166,6 +166,9 @@ void bind_elastic(nb::module_& module) {
         result.connect.rendezvous = order.membership.members.front().rendezvous;
         result.connect.rendezvous_listener = rank == 0 ? listener : -1;
         result.connect.deadline = base::from_seconds(deadline_s);
+        if (const base::Bandwidth edge = order.membership.members[static_cast<std::size_t>(rank)].edge; edge.limited()) {
+          result.connect.edge_bandwidth = edge;
+        }
         result.local_rank = order.membership.local_rank(rank);
         return result;
       },

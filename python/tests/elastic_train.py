@@ -132,6 +132,8 @@ def main():
             assert sorted(numbers.tolist()) == sorted(batch.share)
             with open(f"{folder}/digests-{number}.jsonl", "a", encoding="utf-8") as file:
                 line = {"step": step, "workers": maypole.size(), "digest": digest(model, optimizer, scheduler)}
+                engine = maypole.runtime.current().engine
+                line["paced"] = engine is not None and ", paced to " in engine.communicator.describe()
                 file.write(json.dumps({**line, "groups": len(optimizer.report()["groups"])}) + "\n")
             while settings["hold_at"] == step and not os.path.exists(f"{folder}/go"):
                 time.sleep(0.005)

@@ -16,7 +16,9 @@ def check_all(folder, num_steps=30, by=("step",), **settings):
     ("optimizer", "schedule", "path"), [("adamw", "weave", [1, 4, 2]), ("sgd", "dear", [2, 3]), ("nadam", "weave", [3, 1])]
 )
 def test_a_run_grows_and_shrinks_without_a_trace_in_the_weights(tmp_path, optimizer, schedule, path):
-    with ElasticRun(tmp_path, optimizer=optimizer, schedule=schedule, start=path[0], pause=0.01, until_end=True, epochs=1000) as run:
+    settings = {"optimizer": optimizer, "schedule": schedule, "pause": 0.01, "until_end": True, "epochs": 1000}
+    options = ("--bandwidth", "400Mbps") if path == [2, 3] else ()
+    with ElasticRun(tmp_path, start=path[0], options=options, **settings) as run:
         run.wait_for_step(2)
         for before, after in zip(path, path[1:]):
             answer = run.resize(after)
@@ -27,6 +29,7 @@ def test_a_run_grows_and_shrinks_without_a_trace_in_the_weights(tmp_path, optimi
     check_all(tmp_path, num_steps=None, optimizer=optimizer)
     if path == [2, 3]:  # newcomers know the groups before they have seen an iteration
         lines = lines_of(tmp_path, "digests").values()
+        assert all(line["paced"] for of_worker in lines for line in of_worker), "as each announcement says"
         assert all(next(line["groups"] for line in of_worker if line["workers"] == 3) > 0 for of_worker in lines)
 
 
