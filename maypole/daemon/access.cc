@@ -33,6 +33,11 @@ const TokenRow* Access::find(std::string_view token) const {
   return token.empty() || found == by_digest_.end() ? nullptr : &found->second;
 }
 
+const TokenRow* Access::find_name(std::string_view name) const {
+  const auto found = std::ranges::find_if(by_digest_, [&](const auto& each) { return each.second.name == name; });
+  return found == by_digest_.end() ? nullptr : &found->second;
+}
+
 std::vector<TokenRow> Access::list() const {
   std::vector<TokenRow> rows;
   for (const auto& [digest, row] : by_digest_) {

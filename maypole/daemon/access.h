@@ -24,6 +24,8 @@ class Access {
 
   /// Null: a stranger.
   [[nodiscard]] const TokenRow* find(std::string_view token) const;
+  /// Null: there is no token of that name.
+  [[nodiscard]] const TokenRow* find_name(std::string_view name) const;
   /// By name.
   [[nodiscard]] std::vector<TokenRow> list() const;
   /// Makes a token and returns it, for the only time. Errors (kInvalidArgument): the name is empty, has other signs than letters, digits,

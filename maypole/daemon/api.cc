@@ -2,6 +2,7 @@
 #include "maypole/daemon/api.h"
 
 #include "maypole/base/status.h"
+#include "maypole/daemon/cluster_json.h"
 #include "maypole/daemon/job_json.h"
 #include "maypole/daemon/metrics.h"
 #include "maypole/daemon/suggestion.h"
@@ -109,6 +110,9 @@ const std::vector<Api::Handler>& Api::handlers() {
       {{"GET", "/v1/jobs/{id}", Role::kUser}, &Api::job},
       {{"POST", "/v1/jobs/{id}/cancel", Role::kUser}, &Api::cancel},
       {{"GET", "/v1/jobs/{id}/logs", Role::kUser}, &Api::logs},
+      {{"GET", "/v1/jobs/{id}/history", Role::kUser}, &Api::history},
+      {{"GET", "/v1/decisions", Role::kUser}, &Api::decisions},
+      {{"GET", "/v1/events", Role::kUser}, &Api::events},
       {{"GET", "/v1/cluster", Role::kUser}, &Api::cluster},
       {{"POST", "/v1/servers/{id}/drain", Role::kAdmin}, &Api::drain},
       {{"POST", "/v1/servers/{id}/undrain", Role::kAdmin}, &Api::undrain},
@@ -263,6 +267,26 @@ Reply Api::logs(const Call& call) {
   return {std::move(response)};
 }
 
+Reply Api::history(const Call& call) {
+  const Job* job = find_job(call.id);
+  return {job == nullptr ? no_job(call.id) : Response{.body = context_.feed->history_json(job->row.number)}};
+}
+
+Reply Api::decisions(const Call& call) {
+  const std::string name = query_or(call.request, "job", "");
+  const Job* job = name.empty() ? nullptr : find_job(name);
+  if (!name.empty() && job == nullptr) {
+    return {no_job(name)};
+  }
+  return {{.body = context_.feed->decisions_json(job == nullptr ? std::nullopt : std::optional(job->row.number))}};
+}
+
+Reply Api::events(const Call& call) {
+  Response response{.body = {}, .type = "text/event-stream"};
+  response.events = EventReader{call.who.name, call.request.last_event_id};
+  return {std::move(response)};
+}
+
 Reply Api::cluster(const Call& /*call*/) { return {{.body = cluster_json(*context_.supervisor, context_.slot_s)}}; }
 
 Response Api::no_server(const std::string& id) const {
@@ -284,7 +308,7 @@ Reply Api::drain(const Call& call) {
     return {refusal_of(status)};
   }
   supervisor.close(*server, reason);
-  return {{.body = server_json(supervisor, *server)}};
+  return {{.body = cluster_load(supervisor).servers[server->index()]}};
 }
 
 Reply Api::undrain(const Call& call) {
@@ -297,7 +321,7 @@ Reply Api::undrain(const Call& call) {
     return {refusal_of(status)};
   }
   supervisor.open(*server);
-  return {{.body = server_json(supervisor, *server)}};
+  return {{.body = cluster_load(supervisor).servers[server->index()]}};
 }
 
 Reply Api::tokens(const Call& /*call*/) {
@@ -335,6 +359,9 @@ Reply Api::create_token(const Call& call) {
 
 Reply Api::revoke_token(const Call& call) {
   const absl::Status status = context_.access->revoke(call.id);
+  if (status.ok()) {
+    context_.feed->log().cut_off(call.id);
+  }
   return {status.ok() ? Response{.body = "{}"} : refusal_of(status)};
 }
 

@@ -4,6 +4,7 @@
 // API v1: requests in, answers out, without any socket. docs/openapi.json describes it; a test holds the two together.
 
 #include "maypole/daemon/access.h"
+#include "maypole/daemon/event_feed.h"
 #include "maypole/daemon/executor.h"
 #include "maypole/daemon/supervisor.h"
 
@@ -21,6 +22,13 @@ struct Request {
   std::map<std::string, std::string> query;
   std::string body;
   std::string token;
+  std::string last_event_id = {};
+};
+
+/// Who is to get the events, and the last one they have seen.
+struct EventReader {
+  std::string token_name;
+  std::string last_event_id;
 };
 
 struct Response {
@@ -28,6 +36,7 @@ struct Response {
   std::string body;
   std::string type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};
+  std::optional<EventReader> events = {};  // in place of a body
 };
 
 /// {"error": "..."}; the sentence says what to do.
@@ -49,6 +58,7 @@ struct ApiContext {
   Executor* executor;
   Access* access;
   Store* store;
+  EventFeed* feed;
   double slot_s = 60;
 };
 
@@ -66,6 +76,7 @@ class Api {
   [[nodiscard]] static std::vector<Route> routes();
   [[nodiscard]] Reply handle(const Request& request, double now_s);
   [[nodiscard]] Shutdown shutdown() const { return shutdown_; }
+  [[nodiscard]] EventFeed& feed() { return *context_.feed; }
 
  private:
   struct Call;
@@ -81,6 +92,9 @@ class Api {
   Reply job(const Call& call);
   Reply cancel(const Call& call);
   Reply logs(const Call& call);
+  Reply history(const Call& call);
+  Reply decisions(const Call& call);
+  Reply events(const Call& call);
   Reply cluster(const Call& call);
   Reply drain(const Call& call);
   Reply undrain(const Call& call);

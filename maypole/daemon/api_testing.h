@@ -114,7 +114,8 @@ class FakeDaemon {
         access(*Access::load(store)),
         admin(*access.create("root", Role::kAdmin, now_s)),
         user(*access.create("ann", Role::kUser, now_s)),
-        api({.supervisor = &supervisor, .executor = &executor, .access = &access, .store = &store}),
+        feed(events, supervisor, now_s),
+        api({.supervisor = &supervisor, .executor = &executor, .access = &access, .store = &store, .feed = &feed}),
         turn(store, supervisor, executor, api) {}
 
   Response ask(const std::string& method, const std::string& path, const std::string& body = "", const std::string& token = "admin") {
@@ -147,6 +148,8 @@ class FakeDaemon {
   Access access;
   std::string admin;
   std::string user;
+  EventLog events;
+  EventFeed feed;
   Api api;
   Turn turn;
 };

@@ -4,6 +4,8 @@
 #include "maypole/base/status.h"
 #include "maypole/daemon/access.h"
 #include "maypole/daemon/api.h"
+#include "maypole/daemon/event_feed.h"
+#include "maypole/daemon/event_streams.h"
 #include "maypole/daemon/http_server.h"
 #include "maypole/daemon/local_executor.h"
 #include "maypole/net/address.h"
@@ -124,11 +126,19 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
   MAYPOLE_RETURN_IF_ERROR(keep_owner_token(access, options.data_dir, time.now_s()));
   const std::unique_ptr<Executor> executor =
       make_local_executor({.folder = options.data_dir + "/jobs", .identity = store->identity(), .program = options.program});
-  Api api({.supervisor = &supervisor, .executor = executor.get(), .access = &access, .store = store.get(), .slot_s = options.slot_s});
+  EventLog events;
+  EventFeed feed(events, supervisor, time.now_s());
+  Api api({.supervisor = &supervisor,
+           .executor = executor.get(),
+           .access = &access,
+           .store = store.get(),
+           .feed = &feed,
+           .slot_s = options.slot_s});
   Turn turn(*store, supervisor, *executor, api);
   Retention retention(*store, supervisor, *executor, options.keep_ended);
+  EventStreams streams(events);
   Mailbox mailbox;
-  MAYPOLE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::listen(options.host, options.port, mailbox));
+  MAYPOLE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::listen(options.host, options.port, mailbox, streams));
   const std::string address = net::format_host_port(options.host, static_cast<std::uint16_t>(server->port()));
   MAYPOLE_RETURN_IF_ERROR(write_private(options.data_dir + "/address", address + "\n"));
   ready(address, supervisor.jobs().size());
@@ -138,7 +148,7 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
     std::vector<pollfd> polled = {{signals.fd(), POLLIN, 0}, {mailbox.fd(), POLLIN, 0}};
     executor->add_to(polled);
     constexpr double kAgainSeconds = 1;  // after a commit that failed
-    const double next_s = std::min(supervisor.next_s(), retention.next_s());
+    const double next_s = std::min({supervisor.next_s(), retention.next_s(), feed.next_s().value_or(supervisor.next_s())});
     const double wait_s = std::min(next_s - time.now_s(), turn.blocked() ? kAgainSeconds : 60.0);
     int wait_ms = std::max(0, static_cast<int>(std::ceil(wait_s * 1000)));
     if (const int executor_ms = executor->poll_again_ms(); executor_ms >= 0) {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -20,7 +21,10 @@ namespace {
 constexpr std::size_t kHeaderBytes = 64U << 10U;
 constexpr std::chrono::seconds kIdle{1};  // that a connection may wait for its next request
 
-thread_local bool too_many = false;  // whether the connection that begins in this thread is one too many
+thread_local bool too_many = false;                    // whether the connection that begins in this thread is one too many
+thread_local std::optional<EventReader> stream_asked;  // by the request that this thread serves: what the library answers is not sent
+
+constexpr std::string_view kBusy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// Threads for so many connections. One too many is turned away in the thread that accepted it.
 class Threads final : public httplib::TaskQueue {
@@ -59,7 +63,7 @@ class Stream final : public httplib::Stream {
   [[nodiscard]] bool is_readable() const override { return !stream_->broken(); }
   [[nodiscard]] bool is_writable() const override { return stream_->is_writable(); }
   ssize_t read(char* target, size_t size) override { return stream_->read(target, size); }
-  ssize_t write(const char* bytes, size_t size) override { return stream_->write(bytes, size); }
+  ssize_t write(const char* bytes, size_t size) override { return stream_asked ? static_cast<ssize_t>(size) : stream_->write(bytes, size); }
   void get_remote_ip_and_port(std::string& ip, int& port) const override { show(net::remote_address_of(socket()), ip, port); }
   void get_local_ip_and_port(std::string& ip, int& port) const override { show(net::local_address_of(socket()), ip, port); }
   [[nodiscard]] socket_t socket() const override { return stream_->socket(); }
@@ -71,18 +75,17 @@ class Stream final : public httplib::Stream {
 /// The library's server, with bounds on what it reads.
 class BoundedServer final : public httplib::Server {
  public:
-  explicit BoundedServer(const HttpLimits& limits) : limits_(limits) {
+  BoundedServer(const HttpLimits& limits, EventStreams& streams) : limits_(limits), streams_(&streams) {
     new_task_queue = [limits] { return new Threads(limits); };  // the library owns it
     set_payload_max_length(limits.body_bytes);
   }
 
  private:
   bool process_and_close_socket(socket_t socket) override {
-    const base::Fd owned(socket);
+    base::Fd owned(socket);
     const StreamLimits limits = {limits_.body_bytes + kHeaderBytes, limits_.request, limits_.write};
     BoundedStream stream(socket, limits, [this] { return svr_sock_ == INVALID_SOCKET; });
     if (too_many) {
-      constexpr std::string_view kBusy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
       return stream.write(kBusy.data(), kBusy.size()) > 0;
     }
     Stream adapted(stream);
@@ -93,6 +96,9 @@ class BoundedServer final : public httplib::Server {
         request.headers.erase("Content-Encoding");  // a short body would unpack to a long one: it is taken as it is
       });
       closed = closed || !served || stream.broken();
+      if (const std::optional<EventReader> reader = std::exchange(stream_asked, std::nullopt)) {
+        return streams_->add(owned, reader->token_name, reader->last_event_id) || stream.write(kBusy.data(), kBusy.size()) > 0;
+      }
     }
     if (stream.broken()) {
       stream.drain();
@@ -101,11 +107,13 @@ class BoundedServer final : public httplib::Server {
   }
 
   HttpLimits limits_;
+  EventStreams* streams_;
 };
 
 class Server final : public HttpServer {
  public:
-  Server(std::string host, Mailbox& mailbox, const HttpLimits& limits) : host_(std::move(host)), mailbox_(&mailbox), server_(limits) {}
+  Server(std::string host, Mailbox& mailbox, EventStreams& streams, const HttpLimits& limits)
+      : host_(std::move(host)), mailbox_(&mailbox), server_(limits, streams) {}
   ~Server() override {
     while (thread_.joinable() && !server_.is_running()) {  // stop() before the thread listens would be forgotten
       std::this_thread::yield();
@@ -156,10 +164,12 @@ class Server final : public HttpServer {
       const std::string authorization = request.get_header_value("Authorization");
       constexpr std::string_view kBearer = "Bearer ";
       asked.token = authorization.starts_with(kBearer) ? authorization.substr(kBearer.size()) : "";
+      asked.last_event_id = request.get_header_value("Last-Event-ID");
       answer = mailbox_->ask(std::move(asked));
     } else {
       answer = error_response(403, "this Host or Origin is not the daemon's own: call it by the address that it listens on");
     }
+    stream_asked = std::move(answer.events);
     response.status = answer.status;
     for (const auto& [name, value] : answer.headers) {
       response.set_header(name, value);
@@ -190,9 +200,9 @@ bool may_be_served(const std::string& host_header, const std::string& origin, co
   return right_port && right_name && (origin.empty() || origin == "http://" + host_header);
 }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& host, int port, Mailbox& mailbox,
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& host, int port, Mailbox& mailbox, EventStreams& streams,
                                                                const HttpLimits& limits) {
-  auto server = std::make_unique<Server>(host, mailbox, limits);
+  auto server = std::make_unique<Server>(host, mailbox, streams, limits);
   MAYPOLE_RETURN_IF_ERROR(server->open(port));
   return server;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "maypole/base/units.h"
+#include "maypole/daemon/event_streams.h"
 #include "maypole/daemon/mailbox.h"
 
 #include <absl/status/statusor.h>
@@ -23,13 +24,14 @@ struct HttpLimits {
 };
 
 /// Serves API v1 over HTTP until it is destroyed, in threads of its own; every request goes through the mailbox, which must outlive it and
-/// be closed first. Requests whose Host is not one of this server's addresses, or whose Origin is another page's, are refused: a web page
-/// that the user happens to look at must not reach a daemon on their machine.
+/// be closed first. A connection that asks for events is given to the streams and keeps no thread. Requests whose Host is not one of this
+/// server's addresses, or whose Origin is another page's, are refused: a web page that the user happens to look at must not reach a daemon
+/// on their machine.
 class HttpServer {
  public:
   /// `host` is a name or a numeric address; port 0: the kernel chooses. Errors: kAlreadyExists: the port is taken; kInvalidArgument.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpServer>> listen(const std::string& host, int port, Mailbox& mailbox,
-                                                                          const HttpLimits& limits = {});
+                                                                          EventStreams& streams, const HttpLimits& limits = {});
   virtual ~HttpServer() = default;
   [[nodiscard]] virtual int port() const = 0;
 };

@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kLong{60};
 /// A server whose every request is answered with its own body.
 class HttpServerTest : public ::testing::Test {
  protected:
-  explicit HttpServerTest(const HttpLimits& limits = {}) : server_(*HttpServer::listen("127.0.0.1", 0, mailbox_, limits)) {}
+  explicit HttpServerTest(const HttpLimits& limits = {}) : server_(*HttpServer::listen("127.0.0.1", 0, mailbox_, streams_, limits)) {}
   ~HttpServerTest() override {
     mailbox_.close();
     server_.reset();
@@ -64,6 +64,8 @@ class HttpServerTest : public ::testing::Test {
   }
 
   Mailbox mailbox_;
+  EventLog events_;
+  EventStreams streams_{events_};
   std::unique_ptr<HttpServer> server_;
   std::atomic<std::size_t> longest_ = 0;
   std::jthread core_{[this](const std::stop_token& stop) {

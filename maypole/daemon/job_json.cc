@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/daemon/job_json.h"
 
-#include "maypole/formats/job_fields.h"
 #include "maypole/formats/json_text.h"
 
 #include <fmt/format.h>
@@ -70,34 +69,6 @@ std::string job_json(const Job& job) {
   std::string text;
   append_job_json(job, text);
   return text;
-}
-
-std::string server_json(const Supervisor& supervisor, model::ServerId id) {
-  const model::Cluster& cluster = supervisor.controller().cluster();
-  const model::Server& server = cluster.server(id);
-  std::vector<std::string> jobs;
-  for (const std::int64_t number : supervisor.holding()) {
-    const Job& job = *supervisor.find(number);
-    if (job.ring && std::ranges::find(job.ring->ring, server.id) != job.ring->ring.end()) {
-      jobs.push_back(job.row.id());
-    }
-  }
-  const auto closed = supervisor.closed().find(id);
-  return fmt::format(R"({{"id": {}, "rack": {}, "closed": {}, "capacity": {}, "held": {}, "jobs": {}}})", json_string(server.id),
-                     server.rack.valid() ? json_string(cluster.rack(server.rack)) : "null",
-                     closed == supervisor.closed().end() ? "null" : json_string(closed->second),
-                     formats::amounts_json(server.capacity, cluster), formats::amounts_json(supervisor.held_on(id), cluster),
-                     json_strings(jobs));
-}
-
-std::string cluster_json(const Supervisor& supervisor, double slot_s) {
-  std::vector<std::string> servers;
-  for (std::size_t i = 0; i < supervisor.controller().cluster().num_servers(); ++i) {
-    servers.push_back(server_json(supervisor, model::ServerId::from_index(i)));
-  }
-  return fmt::format(R"({{"policy": {}, "slot_s": {}, "refused": {}, "servers": [{}]}})",
-                     json_string(supervisor.controller().policy().name()), json_number(slot_s),
-                     supervisor.refusal().empty() ? "null" : json_string(supervisor.refusal()), fmt::join(servers, ", "));
 }
 
 }  // namespace maypole::daemon

@@ -365,6 +365,29 @@ void Supervisor::start(std::int64_t number, const model::Embedding& embedding) {
   epochs_[number] = std::move(epoch);
 }
 
+void Supervisor::note(const sched::SlotOutcome& outcome) {
+  const sched::Decision& decision = outcome.decision;
+  DecisionNote note;
+  note.at_s = origin_s_ + static_cast<double>(step_) * kStep;
+  note.seconds = decision.seconds;
+  note.utility = decision.utility;
+  note.bound = decision.bound;
+  note.gap = decision.gap;
+  note.limited = decision.limited;
+  note.note = decision.note;
+  note.refused = outcome.refused ? outcome.violations.front() : "";
+  note.active = controller_.active().size();
+  for (const sched::Placement& placement : decision.placements) {
+    const std::int64_t number = numbers_[placement.job.index()];
+    const Job& job = jobs_.at(number);
+    const std::size_t from = job.ring ? job.ring->ring.size() : 0;
+    if (from != placement.embedding.ring.size()) {
+      note.changes.push_back({number, from, placement.embedding.ring.size()});
+    }
+  }
+  decisions_.push_back(std::move(note));
+}
+
 void Supervisor::run_step(std::int64_t step) {
   if (open_) {
     (void)controller_.end_slot();
@@ -380,6 +403,7 @@ void Supervisor::run_step(std::int64_t step) {
   if (outcome.refused) {
     refusal_ = outcome.violations.front();
   }
+  note(outcome);
   for (const sched::Placement& placement : outcome.decision.placements) {
     const std::int64_t number = numbers_[placement.job.index()];
     if (!holds_capacity(jobs_.at(number).row.state)) {

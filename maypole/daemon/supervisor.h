@@ -30,6 +30,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -59,6 +60,25 @@ struct Job {
 
   /// What there is to say besides its state.
   [[nodiscard]] const std::string& reason() const { return row.state == JobState::kQueued && !blocked.empty() ? blocked : row.reason; }
+};
+
+/// What is told of a decision.
+struct DecisionNote {
+  struct Change {
+    std::int64_t job = 0;
+    std::size_t from = 0;  // workers
+    std::size_t to = 0;
+  };
+  double at_s = 0;
+  double seconds = 0;  // that the policy took
+  double utility = 0;  // of the step
+  std::optional<double> bound;
+  std::optional<double> gap;
+  bool limited = false;
+  std::string note;
+  std::string refused;     // why it was not carried out; empty where it was
+  std::size_t active = 0;  // jobs that it looked at
+  std::vector<Change> changes;
 };
 
 class Supervisor {
@@ -98,6 +118,8 @@ class Supervisor {
   void keep_changes(const std::vector<JobRow>& rows);
   /// To be carried out only when the changes before them are durable.
   [[nodiscard]] std::vector<Action> take_actions();
+  /// Decisions since the last call, in order.
+  [[nodiscard]] std::vector<DecisionNote> take_decisions() { return std::exchange(decisions_, {}); }
   /// When advance() has something to do at the latest.
   [[nodiscard]] double next_s() const;
 
@@ -134,6 +156,7 @@ class Supervisor {
   void changed(std::int64_t number) { changes_.insert(number); }
   void decide(double now_s);
   void run_step(std::int64_t step);
+  void note(const sched::SlotOutcome& outcome);
   void start(std::int64_t number, const model::Embedding& embedding);
   void stop(std::int64_t number);
   void conclude(std::int64_t number, double now_s);
@@ -155,6 +178,7 @@ class Supervisor {
   std::map<std::int64_t, int> failed_starts_;       // in a row
   std::set<std::int64_t> changes_;
   std::vector<Action> actions_;
+  std::vector<DecisionNote> decisions_;
   std::int64_t next_number_ = 1;
   std::int64_t step_ = -1;  // decided last
   bool open_ = false;

@@ -50,6 +50,15 @@ void Turn::run(std::vector<Letter> letters, double now_s) {
       supervisor_->add(row);
     }
   }
+  EventFeed& feed = api_->feed();
+  feed.tell(supervisor_->take_decisions());
+  if (status_.ok()) {
+    feed.tell(changes, now_s);
+  }
+  if (status.ok()) {
+    feed.tell(added, now_s);
+  }
+  feed.advance(now_s);
   std::vector<Action> actions = supervisor_->take_actions();
   waiting_.insert(waiting_.end(), std::make_move_iterator(actions.begin()), std::make_move_iterator(actions.end()));
   if (status_.ok()) {
