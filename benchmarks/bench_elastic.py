@@ -4,7 +4,7 @@
 Rows by kind:
   resize     one planned change: `stall_s`, for which no step was committed, from the last one before it to the first one after it on the
              slowest worker, less an ordinary iteration; from and to how many workers; `asked_s`, from the order to its end
-  failure    a worker killed, or frozen: `lost_s`, from the fault to the next step committed by every survivor
+  failure    a worker killed, or frozen, anywhere in an iteration: `lost_s`, from the fault to the next step committed by every survivor
   overhead   `iteration_s` of a fixed number of workers, in the loop and without it, in alternating rounds
   chaos      one run with many random faults and resizes (python/tests/chaos.py): `events`; `between_s`, the median of an iteration's time
              between them with 4 workers, and `calm_s`, that of a run beside it to which nothing happens; how much memory a process gained
@@ -40,11 +40,11 @@ LIMIT_S = 120
 class Job:
     """A run of benchmarks/elastic_worker.py."""
 
-    def __init__(self, folder: Path, workers: int, most: int, kind: str = "loop", retries: int = 0):
+    def __init__(self, folder: Path, workers: int, most: int, kind: str = "loop", retries: int = 0, update: str = "replicated"):
         self.folder = folder
         self.name = f"bench-{os.getpid()}-{time.monotonic_ns()}"
         options = ["--elastic", "--workers", f"1:{most}", "--name", self.name, "--retries", str(retries)] if kind == "loop" else []
-        script = [sys.executable, "-m", "benchmarks.elastic_worker", str(folder), str(STATE_BYTES), kind]
+        script = [sys.executable, "-m", "benchmarks.elastic_worker", str(folder), str(STATE_BYTES), kind, update]
         self.output = (folder / "output").open("w")
         self.process = subprocess.Popen(
             [maypole_program(), "run", "-n", str(workers), *options, "--", *script],
@@ -131,25 +131,33 @@ def measure_resizes(rows: Rows, count: int, most: int, seed: int) -> None:
         job.end()
 
 
-def measure_failures(rows: Rows, count: int, workers: int, seed: int) -> None:
+def measure_failures(rows: Rows, count: int, workers: int, seed: int, update: str) -> None:
+    """One worker after the other, killed and frozen in turn, until one is left; then a new run."""
     rng = random.Random(seed)
-    for k in range(count):
-        fault = ("killed", "frozen")[k % 2]
-        with tempfile.TemporaryDirectory() as name, Job(Path(name), workers, workers) as job:
+    made = 0
+    while made < count:
+        with tempfile.TemporaryDirectory() as name, Job(Path(name), workers, workers, update=update) as job:
             job.wait_for_more(5)
-            time.sleep(rng.uniform(0, 0.5))  # anywhere in an iteration
-            victim, pid = rng.choice(sorted(job.workers().items()))
-            at = time.time()
-            os.kill(pid, signal.SIGKILL if fault == "killed" else signal.SIGSTOP)
-            survivors = [worker for worker in range(workers) if worker != victim]
+            for size in range(workers, 1, -1):
+                job.wait_for_more(5)
+                alive = job.workers()
+                time.sleep(rng.uniform(0, max(iteration_s(job.steps()[worker][-4:]) for worker in alive)))  # anywhere in an iteration
+                fault = ("killed", "frozen")[made % 2]
+                victim, pid = rng.choice(sorted(alive.items()))
+                at = time.time()
+                os.kill(pid, signal.SIGKILL if fault == "killed" else signal.SIGSTOP)
+                survivors = [worker for worker in alive if worker != victim]
 
-            def resumed(steps, survivors=survivors, at=at):
-                first = [next((l["at"] for l in steps[w] if l["at"] > at and l["workers"] < workers), None) for w in survivors]  # noqa: E741
-                return max(first) if None not in first else None
+                def resumed(steps, survivors=survivors, at=at, size=size):
+                    first = [next((l["at"] for l in steps[w] if l["at"] > at and l["workers"] < size), None) for w in survivors]  # noqa: E741
+                    return max(first) if None not in first else None
 
-            lost = job.wait_until(resumed, "the next step") - at
-            rows.add(kind="failure", fault=fault, workers=workers, victim=victim, lost_s=lost, state_bytes=STATE_BYTES)
-            progress(f"{fault} worker {victim} of {workers}: {lost:.2f} s")
+                lost = job.wait_until(resumed, "the next step") - at
+                rows.add(kind="failure", fault=fault, update=update, workers=size, victim=victim, lost_s=lost, state_bytes=STATE_BYTES)
+                progress(f"{update}, {fault} worker {victim} of {size}: {lost:.2f} s")
+                made += 1
+                if made == count:
+                    break
             job.end()
 
 
@@ -203,10 +211,11 @@ def show(rows: list[dict]) -> None:
         if stalls:
             late = stalls[min(len(stalls) - 1, int(0.99 * len(stalls)))]
             print(f"{peer}, planned resizes: {len(stalls)}, no step for {statistics.median(stalls):.3f} s (median), {late:.3f} s (p99)")
-        for fault in ("killed", "frozen"):
-            lost = [row["lost_s"] for row in own if row["kind"] == "failure" and row["fault"] == fault]
+        for update, fault in ((update, fault) for update in (*UPDATES, None) for fault in ("killed", "frozen")):
+            lost = [r["lost_s"] for r in own if r["kind"] == "failure" and r["fault"] == fault and r.get("update") == update]
             if lost:
-                print(f"{peer}, {fault} workers: {len(lost)}, next step after {statistics.median(lost):.2f} s, at most {max(lost):.2f} s")
+                times = f"{statistics.median(lost):.2f} s, at most {max(lost):.2f} s"
+                print(f"{' '.join(filter(None, (peer, update, fault)))} workers: {len(lost)}, next step after {times}")
     for row in rows:
         if row["kind"] == "chaos":
             kept = f"{row['calm_s'] / row['between_s']:.0%} of the undisturbed throughput"
@@ -220,6 +229,33 @@ def show(rows: list[dict]) -> None:
 
 
 UPDATES = ("replicated", "sharded")
+def show_goals(rows: list[dict]) -> None:
+    """What the numbers of the elastic slice are to be. A row of chaos exists only where the end had numeric parity and nothing was left."""
+    own = [row for row in rows if row.get("peer", "maypole") != "torchrun"]
+    goals = []
+    stalls = sorted(row["stall_s"] for row in own if row["kind"] == "resize")
+    if stalls:
+        median, late = statistics.median(stalls), stalls[min(len(stalls) - 1, int(0.99 * len(stalls)))]
+        goals.append(("planned resize, median, at most 0.3 s", f"{median:.3f} s", median <= 0.3))
+        goals.append((f"planned resize, p99 (of {len(stalls)}; 50), at most 1 s", f"{late:.3f} s", late <= 1 and len(stalls) >= 50))
+    for update in UPDATES:
+        lost = [(row["lost_s"], row["workers"]) for row in own if row["kind"] == "failure" and row.get("update") == update]
+        if lost:
+            worst, most = max(lost)[0], max(workers for _, workers in lost)
+            goals.append((f"lost worker, {update}, up to 8, at most 5 s", f"{worst:.2f} s (up to {most})", worst <= 5 and most >= 8))
+        for row in own:
+            if row["kind"] == "chaos" and row["update"] == update:
+                kept = row["calm_s"] / row["between_s"]
+                goals.append((f"chaos, {update}, 200 events", f"{row['events']}, with parity", row["events"] >= 200))
+                goals.append((f"chaos, {update}, throughput kept, at least 90 %", f"{kept:.1%}", kept >= 0.9))
+    times = {kind: [row["iteration_s"] for row in own if row.get("peer") == f"maypole-{kind}"] for kind in ("loop", "plain")}
+    if times["loop"] and times["plain"]:
+        cost = statistics.median(times["loop"]) / statistics.median(times["plain"]) - 1
+        goals.append(("machinery without faults, less than 1 % of an iteration", f"{cost:+.2%}", cost < 0.01))
+    for goal, figure, met in goals:
+        print(f"{goal:<60} {figure:>24}  {'met' if met else 'MISSED'}")
+
+
 PARTS = ("resize", "failure", "overhead", "torchrun", "chaos")
 
 
@@ -231,11 +267,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--resizes", type=int, default=50)
-    parser.add_argument("--failures", type=int, default=10)
+    parser.add_argument("--failures", type=int, default=7, help="for each kind of update")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--restarts", type=int, default=3, help="of torchrun")
     parser.add_argument("--faults", type=int, default=200, help="of the chaos run")
-    parser.add_argument("--workers", type=int, default=4, help="at most, in resizes and failures")
+    parser.add_argument("--sizes", type=int, default=4, help="workers at most, in resizes")
+    parser.add_argument("--workers", type=int, default=8, help="at first, in failures: one after the other is lost")
     parser.add_argument("--updates", nargs="+", choices=UPDATES, default=UPDATES, help="of the chaos run and of failures")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -244,9 +281,10 @@ def main() -> None:
         rows.rows = [row for row in json.loads(rows.path.read_text()) if part_of(row) != arguments.only]
     for part in [arguments.only] if arguments.only else PARTS:
         if part == "resize":
-            measure_resizes(rows, arguments.resizes, arguments.workers, arguments.seed)
+            measure_resizes(rows, arguments.resizes, arguments.sizes, arguments.seed)
         elif part == "failure":
-            measure_failures(rows, arguments.failures, arguments.workers, arguments.seed)
+            for update in arguments.updates:
+                measure_failures(rows, arguments.failures, arguments.workers, arguments.seed, update)
         elif part == "overhead":
             measure_overhead(rows, 2, arguments.rounds)
         elif part == "torchrun":
@@ -255,6 +293,7 @@ def main() -> None:
             for update in arguments.updates:
                 measure_chaos(rows, arguments.faults, arguments.seed, update)
     show(rows.rows)
+    show_goals(rows.rows)
 
 
 if __name__ == "__main__":

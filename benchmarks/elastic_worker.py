@@ -2,7 +2,8 @@
 """A worker of bench_elastic: a multi-layer perceptron with AdamW of a given size, over synthetic samples. It appends a line for each
 committed step to FOLDER/steps-N.jsonl: when, which step, how many workers; and trains until FOLDER/end appears.
 
-Arguments: FOLDER, bytes of state (parameters and both moments), "loop" or "plain" (a fixed ring with the same batches, without the loop).
+Arguments: FOLDER, bytes of state (parameters and both moments), "loop" or "plain" (a fixed ring with the same batches, without the loop),
+and "replicated" or "sharded" updates.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def make_model(state_bytes: int) -> nn.Sequential:
 
 
 def main() -> None:
-    folder, state_bytes, kind = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    folder, state_bytes, kind, update = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     number = int(os.environ.get("RANK", 0))
     torch.set_num_threads(1)
     torch.manual_seed(0)
     maypole.init()
     model = make_model(state_bytes)
-    optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-4), model)
+    optimizer = maypole.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-4), model, update=update)
     data = Noise(model[0].in_features)
     log = (folder / f"steps-{number}.jsonl").open("a")
 

@@ -21,7 +21,8 @@ from maypole.torch.elastic import packing
 LIMIT_S = 300
 DEFAULTS = {
     "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
-    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "slow_to_load": [], "hold_at": None, "until_end": False, "linger": 0.0,
+    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "slow_to_load": [], "hold_at": None,
+    "until_end": False, "linger": 0.0,
 }  # fmt: skip
 
 
@@ -102,6 +103,8 @@ def main():
     if number in settings["slow_to_load"]:
         load_slowly()
     model = make_model(settings)
+    if number in settings.get("other_dtype", []):
+        model[0].float()
     optimizer = maypole.DistributedOptimizer(
         make_optimizer(settings, model), model, schedule=settings["schedule"], update=settings["update"]
     )

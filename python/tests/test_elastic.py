@@ -68,8 +68,8 @@ def test_whoever_ends_early_waits_for_the_others_and_is_not_taken_for_dead(tmp_p
         assert "0 workers lost" in run.finish()
 
 
-def test_a_newcomer_with_another_model_is_refused_and_training_goes_on(tmp_path):
-    with ElasticRun(tmp_path, start=2, other_model=[2], hold_at=3) as run:
+def test_a_newcomer_with_another_model_or_dtype_is_refused_and_training_goes_on(tmp_path):
+    with ElasticRun(tmp_path, start=2, other_model=[2], other_dtype=[3], hold_at=3) as run:
         run.wait_for_step(3)
         answer = run.resize(3)
         assert answer.returncode == 1
@@ -77,6 +77,9 @@ def test_a_newcomer_with_another_model_is_refused_and_training_goes_on(tmp_path)
             "worker 2 was refused: it has '0.weight torch.float64 (17, 6)' where the run has '0.weight torch.float64 (16, 6)'"
             in answer.stderr
         )
+        answer = run.resize(3)
+        assert answer.returncode == 1
+        assert "it has '0.weight torch.float32 (16, 6)' where the run has '0.weight torch.float64 (16, 6)'" in answer.stderr
         run.go()
         run.finish()
     assert sizes(tmp_path) == [2]
