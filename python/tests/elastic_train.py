@@ -16,12 +16,12 @@ import zlib
 import maypole.torch as maypole
 import torch
 from maypole.torch import state
-from maypole.torch.elastic import packing
+from maypole.torch.elastic import packing, shards
 
 LIMIT_S = 300
 DEFAULTS = {
     "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
-    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "slow_to_load": [], "hold_at": None,
+    "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "slow_to_load": [], "late_copies": False, "hold_at": None,
     "until_end": False, "linger": 0.0,
 }  # fmt: skip
 
@@ -92,6 +92,24 @@ def load_slowly():
     state.EngineState.take = late
 
 
+def copy_late():
+    """Copies of shards are under way for some steps."""
+    committed, run = shards.Shards.committed, shards._Copying._run
+    newest = [0]
+
+    def note(self, step, *arguments):
+        newest[0] = step
+        committed(self, step, *arguments)
+
+    def late(self, *arguments):
+        begun = newest[0]
+        while newest[0] < begun + 6 and not self._stopped.wait(0.005):
+            pass
+        run(self, *arguments)
+
+    shards.Shards.committed, shards._Copying._run = note, late
+
+
 def main():
     folder, settings = sys.argv[1], json.loads(sys.argv[2])
     settings = {**DEFAULTS, **settings}
@@ -102,6 +120,8 @@ def main():
     maypole.init()
     if number in settings["slow_to_load"]:
         load_slowly()
+    if settings["late_copies"]:
+        copy_late()
     model = make_model(settings)
     if number in settings.get("other_dtype", []):
         model[0].float()

@@ -142,6 +142,14 @@ def test_a_lost_shard_is_taken_from_its_copy(tmp_path):
     check_all(tmp_path, by=("step", "workers"), optimizer="sgd")
 
 
+def test_a_copy_that_was_under_way_for_many_steps_is_as_good(tmp_path):
+    faults = [{"worker": 1, "step": 28, "where": "forward", "do": "kill"}]
+    with ElasticRun(tmp_path, start=3, faults=faults, update="sharded", late_copies=True, pause=0.02) as run:
+        run.finish()
+    assert sizes(tmp_path) == [3, 2]
+    check_all(tmp_path, by=("step", "workers"))
+
+
 def test_with_nobody_lost_a_broken_step_of_shards_is_repeated_alone(tmp_path):
     places = [(1, 7, "forward"), (0, 14, "backward"), (2, 21, "stepped")]
     faults = [{"worker": worker, "step": step, "where": where, "do": "cut"} for worker, step, where in places]

@@ -108,7 +108,8 @@ class Shards:
         """record: what is to be restored beside shards, at the beginning of `step`; calls: 1 if the engine has updated, else 0."""
         if not self._counts or self._counts[-1][0] != step:
             self._counts = [*self._counts[-2:], (step, calls + (self._counts[-1][1] if self._counts else 0))]
-        kept = {*self._wholes, *(part.step for part in self._parts), *(step for step, _ in self._counts)}
+        parts = self._parts if self._copying is None else [*self._parts, *self._copying.parts]
+        kept = {*self._wholes, *(part.step for part in parts), *(step for step, _ in self._counts)}
         self._records = {step: copy.deepcopy(record), **{old: self._records[old] for old in kept & self._records.keys() if old != step}}
 
     def flags(self):
