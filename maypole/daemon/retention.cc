@@ -65,7 +65,7 @@ absl::Status Retention::run(double now_s) {
   for (const std::int64_t number : numbers) {
     executor_->forget(number);
   }
-  const absl::Status status = store_->remove_jobs(numbers);
+  absl::Status status = store_->remove_jobs(numbers);
   if (!status.ok()) {
     next_s_ = now_s + kEverySeconds;
     return status;
