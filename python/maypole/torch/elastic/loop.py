@@ -327,6 +327,7 @@ class Loop:
         elastic_seat.form_ring(here, environment, rank, size, None)
         if self._shards is None or not self._align_shards():
             self._align()
+        self._room = transfer.Room()  # what was not needed is free
         if self._checkpoints is not None:
             self._checkpoints.began(self._step)
         self._share_layout()
