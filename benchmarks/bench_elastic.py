@@ -5,7 +5,8 @@ Rows by kind:
   resize     one planned change: `stall_s`, for which no step was committed, from the last one before it to the first one after it on the
              slowest worker, less an ordinary iteration; from and to how many workers; `asked_s`, from the order to its end
   failure    a worker killed, or frozen, anywhere in an iteration: `lost_s`, from the fault to the next step committed by every survivor
-  overhead   `iteration_s` of a fixed number of workers, in the loop and without it, in alternating rounds
+  overhead   `iteration_s` of a fixed number of workers, in the loop and without it, in alternating rounds; on shared memory, and with every
+             edge paced to `bandwidth`, where communication takes about as long as computing
   chaos      one run with many random faults and resizes (python/tests/chaos.py): `events`; `between_s`, the median of an iteration's time
              between them with 4 workers, and `calm_s`, that of a run beside it to which nothing happens; how much memory a process gained
 `peer` is maypole where there is none; torchrun's elastic agents are measured beside it. --only measures one
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -34,16 +36,27 @@ from benchmarks.elastic_peers import measure_torchrun, steps_written
 STATE_BYTES = 100_000_000
 CHAOS_WINDOW = 20  # steps
 STEPS_PER_EVENT = 25  # at most
+PACE = "2Gbps"  # of a ring edge
 LIMIT_S = 120
 
 
 class Job:
     """A run of benchmarks/elastic_worker.py."""
 
-    def __init__(self, folder: Path, workers: int, most: int, kind: str = "loop", retries: int = 0, update: str = "replicated"):
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        most: int,
+        kind: str = "loop",
+        retries: int = 0,
+        update: str = "replicated",
+        bandwidth: str = "",
+    ):
         self.folder = folder
         self.name = f"bench-{os.getpid()}-{time.monotonic_ns()}"
         options = ["--elastic", "--workers", f"1:{most}", "--name", self.name, "--retries", str(retries)] if kind == "loop" else []
+        options += ["--bandwidth", bandwidth] if bandwidth else []
         script = [sys.executable, "-m", "benchmarks.elastic_worker", str(folder), str(STATE_BYTES), kind, update]
         self.output = (folder / "output").open("w")
         self.process = subprocess.Popen(
@@ -163,14 +176,15 @@ def measure_failures(rows: Rows, count: int, workers: int, seed: int, update: st
 
 def measure_overhead(rows: Rows, workers: int, rounds: int) -> None:
     for _ in range(rounds):
-        for kind in ("plain", "loop"):
-            with tempfile.TemporaryDirectory() as name, Job(Path(name), workers, workers, kind) as job:
+        for bandwidth, kind in itertools.product(("", PACE), ("plain", "loop")):
+            with tempfile.TemporaryDirectory() as name, Job(Path(name), workers, workers, kind, bandwidth=bandwidth) as job:
                 job.wait_for_more(5)
                 job.wait_for_more(30)
                 job.end()
                 usual = max(iteration_s(lines[5:]) for lines in job.steps().values())
-            rows.add(kind="overhead", peer=f"maypole-{kind}", workers=workers, iteration_s=usual, state_bytes=STATE_BYTES)
-            progress(f"{kind}: {usual * 1e3:.1f} ms an iteration")
+            facts = {"workers": workers, "bandwidth": bandwidth or None, "state_bytes": STATE_BYTES}
+            rows.add(kind="overhead", peer=f"maypole-{kind}", iteration_s=usual, **facts)
+            progress(f"{kind}, {bandwidth or 'not paced'}: {usual * 1e3:.1f} ms an iteration")
 
 
 def measure_chaos(rows: Rows, events: int, seed: int, update: str) -> None:
@@ -223,9 +237,9 @@ def show(rows: list[dict]) -> None:
     by_peer = {}
     for row in rows:
         if row["kind"] == "overhead":
-            by_peer.setdefault(row["peer"], []).append(row["iteration_s"])
-    for peer, values in by_peer.items():
-        print(f"{peer}: {statistics.median(values) * 1e3:.2f} ms an iteration ({len(values)} rounds)")
+            by_peer.setdefault((row["peer"], row.get("bandwidth") or "not paced"), []).append(row["iteration_s"])
+    for (peer, pace), values in by_peer.items():
+        print(f"{peer}, {pace}: {statistics.median(values) * 1e3:.2f} ms an iteration ({len(values)} rounds)")
 
 
 UPDATES = ("replicated", "sharded")

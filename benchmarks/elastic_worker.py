@@ -77,7 +77,6 @@ def main() -> None:
         while not ended:
             for inputs in loader:
                 ended = train(inputs)
-                optimizer.flush()
                 step += 1
                 if ended:
                     break

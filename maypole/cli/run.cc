@@ -300,7 +300,8 @@ std::function<int()> add_run(CLI::App& app, std::vector<std::string> command) {
       ->check(filled());
   run->add_option("--checkpoint-keep", written->checkpoint_keep, "How many checkpoints stay; default: 3")->check(CLI::Range(1, 1000000));
   run->add_flag("--no-undo", written->no_undo,
-                "With --elastic and sharded updates: keep no last values; a broken step costs those since the last copy");
+                "With --elastic: keep no last values; replicated updates wait for all averages, with shards a broken step costs those "
+                "since the last copy");
   run->add_option("--heartbeat", written->heartbeat, "Silence after which a worker is lost, as 2s (the default)")->check(filled());
   run->add_flag("--json", written->run.json, "Print one JSON object at the end; the workers' output goes to standard error");
   return add_job_command(*run, std::move(command), std::move(written));

@@ -350,7 +350,7 @@ void EngineImpl::update_now(ModelState& m) {
   {
     const Unlocked unlocked(mutex_);
     for (std::size_t g = 0; g < m.num_groups(); ++g) {
-      m.memory->update_group(g, m.update_order());
+      m.memory->update_group(g, m.update_order(), m.sharded);
     }
   }
   const base::TimePoint end = now();

@@ -55,7 +55,9 @@ struct ModelOptions {
   TunedFor tuned_for;              // what an earlier run tuned `cuts` for; zeros: nothing is known
   std::string fusion_search;       // tune the groups while training (fusion_tuner.h): auto, plan, bayes, random, grid; empty: they stay
   bool compress_bfloat16 = false;  // float32 travels as bfloat16
-  bool keep_previous = false;      // sharded: an updated shard keeps its last value beside it, for read_shard(); costs as much as the shard
+  // What updates replace stays beside it until the step is whole here, for read_shard() and take_back(): as much memory as parameters and
+  // state that this rank updates.
+  bool keep_previous = false;
 };
 
 struct StepOptions {
@@ -171,6 +173,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Piece `piece` of kOfferPiece bytes (the last has what is left) of what `peer` offers; waits until it does. Thread: any.
   [[nodiscard]] virtual absl::StatusOr<std::vector<std::byte>> fetch(int peer, std::uint32_t number, std::uint32_t piece) = 0;
   static constexpr std::size_t kOfferPiece = std::size_t{256} << 10;
+
+  /// Replicated updates, after an error: makes parameters and state what the last step() left that is whole on this rank, and returns how
+  /// many came before it, with it. It is the last one called, where all averages had come: its update is then finished without any peer.
+  /// Else it is the one before it, whose values ModelOptions::keep_previous has kept. Without an error: waits for nothing that is in
+  /// motion. Nothing but reading follows. kFailedPrecondition: sharded, or an update has begun and nothing was kept.
+  [[nodiscard]] virtual absl::StatusOr<std::uint64_t> take_back(ModelId model) = 0;
 
   // --- end ---
   /// Forgets a model: no call may name it any more, and its memory goes when the last handle does. Ranks may do it at different times, and

@@ -69,6 +69,7 @@ class EngineImpl final : public Engine {
 
   std::vector<model::Interval> shard_elements(ModelId model, std::size_t i, int rank) override;
   absl::StatusOr<std::vector<std::byte>> read_shard(ModelId model, std::uint64_t steps) override;
+  absl::StatusOr<std::uint64_t> take_back(ModelId model) override;
   void offer(std::uint32_t number, std::shared_ptr<const std::vector<std::byte>> bytes) override;
   absl::StatusOr<std::vector<std::byte>> fetch(int peer, std::uint32_t number, std::uint32_t piece) override;
 
@@ -135,6 +136,8 @@ class EngineImpl final : public Engine {
   void reduce_ended(ModelState& m, std::size_t g, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   void gather_ended(ModelState& m, std::size_t g, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   [[nodiscard]] bool advance_update(ModelState& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// After an error: goes on with updates that need no peer any more; true if there was one.
+  [[nodiscard]] bool finish_updates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // engine_state.cc, engine_shards.cc
   [[nodiscard]] absl::StatusOr<std::vector<std::byte>> answer_peer(std::uint64_t key) ABSL_LOCKS_EXCLUDED(mutex_);

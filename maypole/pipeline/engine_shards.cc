@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Shards for those who keep copies of them: reading one's own, as it is or as it was a step ago, and fetching a peer's.
+// What updates replaced: shards for those who keep copies of them, as they are or as they were a step ago, and steps taken back.
 
 #include "maypole/base/check.h"
 #include "maypole/base/status.h"
@@ -39,6 +39,39 @@ absl::StatusOr<std::vector<std::byte>> EngineImpl::read_shard(ModelId id, std::u
     m.memory->append_shard(i, [&](std::size_t g) { return back && m.groups[g].updated && m.used[i] != 0; }, shard);
   }
   return shard;
+}
+
+absl::StatusOr<std::uint64_t> EngineImpl::take_back(ModelId id) {
+  ModelState& m = model(id);
+  base::MutexLock lock(mutex_);
+  if (m.sharded) {
+    return base::error(absl::StatusCode::kFailedPrecondition, "model {} is sharded: no rank has a whole step of it", id);
+  }
+  while (m.updating || m.updates_on_alone()) {
+    changed_.wait(mutex_);
+  }
+  if (m.stage != Stage::kStepped) {
+    return m.steps;
+  }
+  const bool begun = m.updates_begun == m.steps && !m.drop;
+  if (begun && !m.memory->keeps_previous()) {
+    return base::error(absl::StatusCode::kFailedPrecondition,
+                       "step {} of model {} broke off in its update, and nothing was kept of the one before", m.steps, id);
+  }
+  for (std::size_t g = 0; begun && g < m.num_groups(); ++g) {
+    if (m.groups[g].updated) {
+      MAYPOLE_CHECK(m.groups[g].kept);
+      m.memory->restore_group(g, m.used);
+    }
+  }
+  for (std::size_t i = 0; begun && i < m.specs.size(); ++i) {
+    m.update_count[i] -= m.used[i];
+  }
+  --m.steps;
+  m.updates_begun = m.updates_done = m.steps;
+  m.become_idle();
+  changed_.notify_all();
+  return m.steps;
 }
 
 void EngineImpl::offer(std::uint32_t number, std::shared_ptr<const std::vector<std::byte>> bytes) {

@@ -48,7 +48,9 @@ void EngineImpl::run() {
       break;
     }
     if (!error_.ok()) {
-      rest();
+      if (!finish_updates()) {
+        rest();
+      }
       continue;
     }
     if (const std::vector<Start> starts = plan_starts(); !starts.empty()) {
@@ -260,8 +262,9 @@ bool EngineImpl::advance_update(ModelState& m) {
       if (!m.drop) {
         const base::TimePoint begin = now();
         m.updating = true;
+        group.kept = m.memory->keeps_previous() && (m.sharded || !m.all_gathered());
         mutex_.unlock();
-        m.memory->update_group(g, m.update_order());
+        m.memory->update_group(g, m.update_order(), group.kept);
         mutex_.lock();
         m.updating = false;
         const base::TimePoint end = now();
@@ -288,6 +291,15 @@ bool EngineImpl::advance_update(ModelState& m) {
   m.become_idle();
   notify();
   return true;
+}
+
+bool EngineImpl::finish_updates() {
+  for (const auto& [id, m] : models_) {
+    if (m->updates_on_alone() && advance_update(*m)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace maypole::pipeline

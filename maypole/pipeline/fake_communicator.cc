@@ -410,8 +410,8 @@ class Network {
 
 class FakeCommunicator final : public comm::Communicator {
  public:
-  FakeCommunicator(std::shared_ptr<Network> network, int rank, int num_ranks, GatherWatch watch)
-      : network_(std::move(network)), rank_(rank), num_ranks_(num_ranks), watch_(std::move(watch)) {}
+  FakeCommunicator(std::shared_ptr<Network> network, int rank, int num_ranks, GatherWatch watch, SupplyGate gate)
+      : network_(std::move(network)), rank_(rank), num_ranks_(num_ranks), watch_(std::move(watch)), gate_(std::move(gate)) {}
   ~FakeCommunicator() override { network_->leave(rank_); }
   FakeCommunicator(const FakeCommunicator&) = delete;
   FakeCommunicator& operator=(const FakeCommunicator&) = delete;
@@ -426,7 +426,11 @@ class FakeCommunicator final : public comm::Communicator {
     }
     return network_->open(rank_, op);
   }
-  void supply_all_gather(std::uint64_t tag) override { network_->supply(rank_, tag); }
+  void supply_all_gather(std::uint64_t tag) override {
+    if (!gate_ || gate_(rank_, tag)) {
+      network_->supply(rank_, tag);
+    }
+  }
   comm::Work all_reduce(std::byte* data, std::size_t count, base::DType dtype, comm::ReduceOp op) override {
     UserOperation operation;
     operation.kind = UserOperation::Kind::kAllReduce;
@@ -471,15 +475,17 @@ class FakeCommunicator final : public comm::Communicator {
   int rank_;
   int num_ranks_;
   GatherWatch watch_;
+  SupplyGate gate_;
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed, const GatherWatch& watch) {
+std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed, const GatherWatch& watch,
+                                                                const SupplyGate& gate) {
   const auto network = std::make_shared<Network>(num_ranks, seed);
   std::vector<std::unique_ptr<comm::Communicator>> ring;
   for (int r = 0; r < num_ranks; ++r) {
-    ring.push_back(std::make_unique<FakeCommunicator>(network, r, num_ranks, watch));
+    ring.push_back(std::make_unique<FakeCommunicator>(network, r, num_ranks, watch, gate));
   }
   return ring;
 }

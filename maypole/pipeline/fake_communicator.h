@@ -15,6 +15,9 @@ namespace maypole::pipeline {
 
 /// Is told of each all-gather as a rank opens it, on the thread that does; may block it.
 using GatherWatch = std::function<void(int rank, const comm::AllGatherOp& op)>;
-[[nodiscard]] std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed, const GatherWatch& watch = {});
+/// Whether a rank's part of an all-gather may travel; else the all-gather never ends.
+using SupplyGate = std::function<bool(int rank, std::uint64_t tag)>;
+[[nodiscard]] std::vector<std::unique_ptr<comm::Communicator>> make_fake_ring(int num_ranks, unsigned seed, const GatherWatch& watch = {},
+                                                                              const SupplyGate& gate = {});
 
 }  // namespace maypole::pipeline

@@ -19,12 +19,7 @@ ZeroedBytes::ZeroedBytes(std::size_t size) : data_(static_cast<std::byte*>(std::
 }
 
 ModelMemory::ModelMemory(overlap::FusionPlan plan, int num_slots, bool sharded, bool keep_previous, int rank, int num_ranks)
-    : plan_(std::move(plan)),
-      num_slots_(num_slots),
-      sharded_(sharded),
-      keep_previous_(keep_previous && sharded),
-      rank_(rank),
-      num_ranks_(num_ranks) {}
+    : plan_(std::move(plan)), num_slots_(num_slots), sharded_(sharded), keep_previous_(keep_previous), rank_(rank), num_ranks_(num_ranks) {}
 
 absl::StatusOr<std::unique_ptr<ModelMemory>> ModelMemory::create(comm::Communicator& communicator, overlap::FusionPlan plan, int num_slots,
                                                                  bool sharded, bool keep_previous) {
@@ -167,12 +162,12 @@ double ModelMemory::shard_powers(double power) const {
   return total;
 }
 
-void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
+void ModelMemory::update_group(std::size_t g, const UpdateOrder& order, bool keep) {
   for (const Piece& piece : group_pieces_[g]) {
     if (order.used[piece.tensor] == 0) {
       continue;
     }
-    for (std::size_t k = 0; keep_previous_ && k <= static_cast<std::size_t>(num_slots_); ++k) {
+    for (std::size_t k = 0; keep && keep_previous_ && k <= static_cast<std::size_t>(num_slots_); ++k) {
       std::ranges::copy(bytes_of(piece, k), previous_bytes_of(piece, k).begin());
     }
     const std::size_t a = plan_.tensors[piece.tensor].arena;
@@ -184,6 +179,14 @@ void ModelMemory::update_group(std::size_t g, const UpdateOrder& order) {
     update(order.kind, plan_.arenas[a].dtype, order.hyper[order.param_group[piece.tensor]], order.update_count[piece.tensor],
            order.gradient_scale, piece.elements.size(), parameters(a) + piece.elements.begin * size,
            gradients(a) + piece.elements.begin * size, state(0), state(1));
+  }
+}
+
+void ModelMemory::restore_group(std::size_t g, std::span<const std::uint8_t> used) {
+  for (const Piece& piece : group_pieces_[g]) {
+    for (std::size_t k = 0; used[piece.tensor] != 0 && k <= static_cast<std::size_t>(num_slots_); ++k) {
+      std::ranges::copy(previous_bytes_of(piece, k), bytes_of(piece, k).begin());
+    }
   }
 }
 

@@ -47,8 +47,8 @@ class ZeroedBytes {
 
 class ModelMemory {
  public:
-  /// Collective: allocates the arenas, zeroed. `num_slots` state arrays; with `sharded` state only for the own shard, and with
-  /// `keep_previous` room for what update_group() replaces there.
+  /// Collective: allocates the arenas, zeroed. `num_slots` state arrays; with `sharded` state only for the own shard. With
+  /// `keep_previous` there is room for what update_group() replaces.
   static absl::StatusOr<std::unique_ptr<ModelMemory>> create(comm::Communicator& communicator, overlap::FusionPlan plan, int num_slots,
                                                              bool sharded, bool keep_previous);
 
@@ -69,8 +69,10 @@ class ModelMemory {
   [[nodiscard]] double gradient_powers(std::size_t i, double power) const;
   [[nodiscard]] double shard_powers(double power) const;
 
-  /// Updates this rank's elements of group g.
-  void update_group(std::size_t g, const UpdateOrder& order);
+  /// Updates this rank's elements of group g. keep: puts aside what they were, where keeps_previous().
+  void update_group(std::size_t g, const UpdateOrder& order, bool keep);
+  /// Puts back what update_group() has put aside for group g, of tensors that were `used` in it.
+  void restore_group(std::size_t g, std::span<const std::uint8_t> used);
 
   [[nodiscard]] int num_slots() const { return num_slots_; }
   /// Replicated: the state array; sharded: empty.

@@ -115,6 +115,8 @@ bool ModelState::all_current() const {
   return std::ranges::all_of(groups, [](const GroupState& g) { return g.current; });
 }
 
+bool ModelState::updates_on_alone() const { return !sharded && stage == Stage::kStepped && flags_done && all_gathered(); }
+
 bool ModelState::owes_gathers() const {
   const bool asked = gather_forced || (stage == Stage::kStepped && !(sharded && drop));
   return asked && !all_gathered();

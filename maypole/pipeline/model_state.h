@@ -28,6 +28,7 @@ enum class Stage { kIdle, kOpen, kClosed, kStepped };
 struct GroupState {
   std::size_t outstanding = 0;  // tensors whose gradient is still to come in this round
   bool updated = false;         // this rank's part of the update is done
+  bool kept = false;            // what it replaced is at hand
   bool current = true;          // the group's parameters may be used
   base::TimePoint reduce_begin{};
   base::TimePoint gather_begin{};
@@ -101,6 +102,8 @@ struct ModelState {
   [[nodiscard]] bool all_reduced() const;
   [[nodiscard]] bool all_gathered() const;
   [[nodiscard]] bool all_current() const;
+  /// Replicated, in kStepped: every average is here, so that the update ends whatever becomes of the peers.
+  [[nodiscard]] bool updates_on_alone() const;
   /// step() or a wait for averages has asked for all-gathers, and they are not all done: perhaps not even opened yet.
   [[nodiscard]] bool owes_gathers() const;
   /// The tag of the all-gather of group g: unique among models, rounds, and what is gathered.

@@ -207,6 +207,8 @@ void bind_engine(nb::module_& module) {
       .def("shard_elements", &shard_elements)
       .def("read_shard", &read_shard, ReleaseGil())
       .def(
+          "take_back", [](Engine& engine, ModelId model) { return check(engine.take_back(model)); }, ReleaseGil())
+      .def(
           "offer",
           [](Engine& engine, std::uint32_t number, const Shard* shard) { engine.offer(number, shard == nullptr ? nullptr : shard->bytes); },
           nb::arg("number"), nb::arg("shard").none())

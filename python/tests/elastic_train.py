@@ -22,7 +22,7 @@ LIMIT_S = 300
 DEFAULTS = {
     "width": 16, "samples": 200, "batch": 20, "epochs": 3, "batch_norm": False, "dropout": False, "optimizer": "adamw",
     "schedule": "weave", "update": "auto", "pause": 0.0, "faults": [], "slow_to_load": [], "late_copies": False, "hold_at": None,
-    "until_end": False, "linger": 0.0,
+    "until_end": False, "linger": 0.0, "digests": True, "group_size": "auto", "evaluate": [],
 }  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def main():
     if number in settings.get("other_dtype", []):
         model[0].float()
     optimizer = maypole.DistributedOptimizer(
-        make_optimizer(settings, model), model, schedule=settings["schedule"], update=settings["update"]
+        make_optimizer(settings, model), model, schedule=settings["schedule"], update=settings["update"], group_size=settings["group_size"]
     )
     scheduler = make_scheduler(optimizer)
     loop = maypole.elastic.Loop(
@@ -149,15 +149,17 @@ def main():
                     os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fault["do"]])
 
     optimizer.register_step_pre_hook(lambda *_: maybe_fail("averaged"))
+    model[0].register_forward_hook(lambda *_: maybe_fail("inside"))
     for batch in loop:
         step = loop.step
         with batch as (inputs, targets, numbers):
             assert sorted(numbers.tolist()) == sorted(batch.share)
-            with open(f"{folder}/digests-{number}.jsonl", "a", encoding="utf-8") as file:
-                line = {"step": step, "workers": maypole.size(), "digest": digest(model, optimizer, scheduler)}
-                engine = maypole.runtime.current().engine
-                line["paced"] = engine is not None and ", paced to " in engine.communicator.describe()
-                file.write(json.dumps({**line, "groups": len(optimizer.report()["groups"])}) + "\n")
+            if settings["digests"]:  # which bring all to rest that is in motion
+                with open(f"{folder}/digests-{number}.jsonl", "a", encoding="utf-8") as file:
+                    line = {"step": step, "workers": maypole.size(), "digest": digest(model, optimizer, scheduler)}
+                    engine = maypole.runtime.current().engine
+                    line["paced"] = engine is not None and ", paced to " in engine.communicator.describe()
+                    file.write(json.dumps({**line, "groups": len(optimizer.report()["groups"])}) + "\n")
             while settings["hold_at"] == step and not os.path.exists(f"{folder}/go"):
                 time.sleep(0.005)
             ending = settings["until_end"] and maypole.all_reduce(float(os.path.exists(f"{folder}/end")), "sum") > 0
@@ -170,6 +172,10 @@ def main():
             maybe_fail("reduced")
             optimizer.step()
             maybe_fail("stepped")
+        if step in settings["evaluate"]:
+            with torch.no_grad():
+                assert torch.isfinite(model(inputs)).all()
+            model.state_dict()
         if ending:
             break
     else:

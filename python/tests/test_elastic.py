@@ -44,6 +44,32 @@ def test_killed_workers_cost_at_most_a_repeated_step_each(tmp_path, places):
     check_all(tmp_path)
 
 
+@pytest.mark.parametrize(("schedule", "optimizer"), [("weave", "adamw"), ("dear", "sgd")])
+def test_updates_that_run_behind_step_are_whole_or_taken_back(tmp_path, schedule, optimizer):
+    # Nothing brings updates to rest between two steps here. The last kill leaves one worker of four.
+    cuts = [(2, 3, "reduced"), (0, 7, "stepped"), (1, 11, "inside"), (3, 14, "averaged")]
+    kills = [(1, 17, "stepped"), (0, 21, "inside"), (3, 25, "reduced")]
+    faults = [
+        {"worker": worker, "step": step, "where": where, "do": do}
+        for do, places in (("cut", cuts), ("kill", kills))
+        for worker, step, where in places
+    ]
+    settings = {"width": 400, "group_size": 8192, "optimizer": optimizer, "schedule": schedule}
+    with ElasticRun(tmp_path, start=4, faults=faults, digests=False, evaluate=[7, 17], **settings) as run:
+        run.finish()
+    assert sizes(tmp_path) == [4, 3, 2, 1]
+    check_all(tmp_path, **settings)
+
+
+def test_without_undo_step_waits_for_what_it_cannot_take_back(tmp_path):
+    faults = [{"worker": 1, "step": step, "where": where, "do": "cut"} for step, where in ((7, "stepped"), (14, "inside"))]
+    settings = {"width": 400, "group_size": 8192}
+    with ElasticRun(tmp_path, start=3, faults=faults, digests=False, options=["--no-undo"], epochs=2, **settings) as run:
+        run.finish()
+    assert undone(tmp_path) == {}
+    check_all(tmp_path, num_steps=20, **settings)
+
+
 def test_a_killed_worker_is_replaced(tmp_path):
     faults = [{"worker": 1, "step": 5, "where": "backward", "do": "kill"}]
     with ElasticRun(tmp_path, start=2, retries=1, faults=faults, workers="2:8") as run:

@@ -18,8 +18,8 @@ def seat():
     return _seat
 
 
-def keeps_previous_shards():
-    """Whether updated shards keep their last value until their step is done everywhere (maypole run --no-undo)."""
+def keeps_previous():
+    """Whether what updates replace is kept until their step is done everywhere (maypole run --no-undo)."""
     return _seat is not None and os.environ.get("MAYPOLE_ELASTIC_UNDO", "1") != "0"
 
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch._compile import _disable_dynamo
 
+from maypole.errors import MaypoleError
+from maypole.torch.guard import mend
+
 
 def tensors_in(value):
     """All tensors in nested lists, dicts and dataclasses."""
@@ -122,6 +125,9 @@ class ForwardHooks:
     def _flush(self, _module, _prefix, _keep_vars):
         if self._rounds is None:
             return
-        self._rounds.flush()
-        if self._buffers is not None:
-            self._buffers.finish()
+        try:
+            self._rounds.flush()
+            if self._buffers is not None:
+                self._buffers.finish()
+        except MaypoleError as error:
+            mend(self._rounds, error)

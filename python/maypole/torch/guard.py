@@ -9,6 +9,8 @@ deepcopy. Reading facts about a tensor (shape, dtype, device) does not wait.
 
 import torch
 
+from maypole.errors import MaypoleError
+
 # id -> (owner, index), while the owner lives. Attributes on the tensors themselves would be pickled with them.
 _parameters = {}
 _gradients = {}
@@ -46,9 +48,19 @@ def _bring_to_rest(values, zeroing=False):
             _bring_to_rest(value.values(), zeroing)
         elif issubclass(kind, _Guarded):
             owner, i = _parameters[id(value)]
-            owner.use_parameter(i)
+            try:
+                owner.use_parameter(i)
+            except MaypoleError as error:
+                mend(owner, error)
         elif isinstance(value, (tuple, list)):
             _bring_to_rest(value, zeroing)
+
+
+def mend(owner, error):
+    """Raises the error, or returns when an elastic loop has dealt with it: the owner is then another one."""
+    deal_with = owner.on_broken and owner.on_broken()
+    if deal_with is None or not deal_with(error):
+        raise error
 
 
 def _guarded_call(function, args, kwargs):

@@ -64,6 +64,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _open(self, here, aligned=False):
         """Takes the model into the ring of `here`. aligned: all ranks hold equal values, and one layout or none, already."""
+        self._here = here
         optimizer, model = self._inner, self._model
         schedule, update, group_size, broadcast_buffers, compression, tuning_cache = self._asked
         schedule = here.environment.schedule or schedule
@@ -89,7 +90,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "optimizer": kind,
             "num_state_slots": 0,
             **grouping,
-            **({"keep_previous": True} if sharded and elastic_seat.keeps_previous_shards() else {}),
+            **({"keep_previous": True} if self._keeps_previous(schedule, kind) else {}),
             "compress_bfloat16": compression == "bf16",
         }
         here.engine.check_options(options)
@@ -137,6 +138,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
     @property
     def sharded(self):
         return self._asked[1] == "sharded"
+
+    def _keeps_previous(self, schedule, kind):
+        """Whether updates put aside what they replace: those of an elastic run that go on behind step()."""
+        return kind != "none" and schedule in ("dear", "weave") and elastic_seat.keeps_previous()
+
+    @property
+    def runs_on(self):
+        """Whether updates in an elastic.Loop may go on behind step(); a failure can then take them back, or sets back a shard."""
+        schedule = self._here.environment.schedule or self._asked[0]
+        return self.sharded or self._keeps_previous(schedule, self._kind)
 
     def _take_part(self, transaction):
         self._transaction = transaction
@@ -197,7 +208,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Updates the parameters from the averaged gradients. Parameters that are still on their way make their first user wait."""
         if self._transaction is not None:
             self._transaction.begin_step(closure)
-            if not self.sharded:
+            if not self.runs_on:
                 self.synchronize()  # from here on the update needs no peer: it is done whole, or not at all
         if self._profiler is None:
             return self._step(closure)

@@ -49,9 +49,9 @@ class Rounds:
         self.compiled = False  # the model, or a part of it, runs under torch.compile
         self.on_set_up = None  # called once, when the engine has taken the parameters over
         self.on_event = None  # join(): called before each collective step with its name
+        self.on_broken = None  # an elastic loop: a weak method that may deal with an error, where no batch of it is open
         self.joining = False
-        self._options, self._tuned = options, tuned
-        self._param_groups = param_groups
+        self._options, self._tuned, self._param_groups = options, tuned, param_groups
         self._lost = set()  # gradients to which a sharded update added what this rank never had
         self._uncovered = []  # gradients that nobody shall read, without their guard while compiled code runs
         self._averages_are_here = False  # the last step() began from averages that this rank holds

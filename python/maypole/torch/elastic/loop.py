@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop over batches, and what it owns: model, optimizer, scheduler, scaler and the place in the data.
 
-A step is a transaction. Its commit point lies in optimizer.step(), after the averages of all gradients have come and the update, which
-needs no peer, is done; the scheduler and the place in the data move there too. So at any moment a rank has all of a step or nothing of
-it, and since a step ends nowhere without every rank's gradients, ranks are at most one step apart. When a worker is lost, those that had
-not finished the step take the state of one that had (the step counts, with the divisor it was made with); if nobody had, nobody has
-anything of it, and the survivors repeat it. Nothing of a replicated update is ever undone, so no copy of the last state is kept; with
-update="sharded" updates run on behind the commit point, and shards.py says how they are taken back.
+A step is a transaction. optimizer.step() commits it: the scheduler and the place in the data move there, while averages may still be on
+their way and updates run behind it, into the next forward pass. When the ring breaks, a rank takes back the step of which it lacks an
+average (undo.py): parameters, moments, scheduler, scaler, buffers and place in the data together. So it has all of a step or nothing of
+it, and since a step ends nowhere without every rank's gradients, and the next one's begin nowhere before this one is whole there, ranks
+are then at most one step apart. Those that lack the step take the state of one that has it (it counts, with the divisor it was made
+with); if nobody has, the survivors repeat it. Where an update cannot be taken back (torch's own optimizers, `maypole run --no-undo`),
+step() first waits for all averages: from there on it needs no peer. With update="sharded" no rank has the whole state: see shards.py.
 """
 
 import json
 import sys
 import time
+import weakref
 
 import torch
 
@@ -19,6 +21,8 @@ from maypole.errors import MaypoleError, UsageError
 from maypole.torch import elastic_seat, inspection, runtime
 from maypole.torch.elastic import checkpoints, data, transfer
 from maypole.torch.elastic.shards import Shards
+from maypole.torch.elastic.trained import Trained, tensors_of
+from maypole.torch.elastic.undo import Undo
 from maypole.torch.optimizer import DistributedOptimizer
 from maypole.torch.state import slot_names
 
@@ -67,19 +71,22 @@ class Loop:
             raise UsageError("elastic.Loop needs the native back end")
         self._model, self._optimizer, self._dataset = model, optimizer, dataset
         self._shards = Shards(optimizer, model, self._seat, copy_budget) if self._seat is not None and optimizer.sharded else None
+        self._undo = Undo(optimizer) if self._seat is not None and not optimizer.sharded else None
         self._scheduler, self._scheduler_per, self._scaler = scheduler, scheduler_per, scaler
         self._seed, self._loader_options = seed, loader_options
         max_workers = self._here.size if self._seat is None else self._seat.max_workers
         self._plan = data.DataPlan(len(dataset), batch_size, epochs, seed, shuffle, max_workers)
         data_facts = f"{len(dataset)} samples in batches of {batch_size}, {{}}, seed {seed}, shuffle={shuffle}"
-        self._what = inspection.shortened(_describe(model, optimizer, data_facts.format(f"{epochs} epochs"), optimizer._asked), 48 << 10)
+        self._trained = Trained(model, optimizer, scheduler, scaler)
+        self._what = inspection.shortened(self._trained.facts(data_facts.format(f"{epochs} epochs"), optimizer._asked), 48 << 10)
         self._checkpoints = None
         folder, every, keep = checkpoints.settings(checkpoint_dir, checkpoint_every, checkpoint_keep)
         if folder:
-            facts = _describe(model, optimizer, data_facts.format(f"{self._plan.steps_per_epoch} steps an epoch"), ())
+            facts = self._trained.facts(data_facts.format(f"{self._plan.steps_per_epoch} steps an epoch"), ())
             self._checkpoints = checkpoints.Checkpoints(folder, every, keep, facts)
         self._ledger = ledger
         self._step = 0  # steps committed
+        self._whole = 0  # those of them of which this process has the state, while there is no ring
         self._committed_at = time.perf_counter()
         self._open_batch = None
         self._buffers = [*model.buffers()]
@@ -132,17 +139,20 @@ class Loop:
             self._begin_from_checkpoint()
         if self._shards is not None and not self._shards.begun:
             self._shards.ring_begins(self._here, self._step, self._record())
+        if self._undo is not None and not self._undo.begun:
+            self._undo.ring_begins(self._step)
         while True:
             if self._step >= self._plan.num_steps:  # beyond it where a checkpoint is of more epochs
                 if self._ended:
                     return
                 try:
-                    if self._shards is not None:
+                    if self._seat is not None:
                         self._optimizer.flush()  # the last step may still be taken back
                     self._keep_last()
                 except elastic_seat.BROKEN as error:
                     self._change(_words(error))
                     continue
+                self._whole = self._step
                 if self._seat is None or self._seat.finish(self._form, self._step):
                     self._optimizer._take_part(None)
                     self._ended = True
@@ -172,9 +182,12 @@ class Loop:
             self._buffers_before = [buffer.detach().clone() for buffer in self._buffers]
         if self._shards is not None:
             self._shards.committed(self._step, self._record(), 0)
+        if self._undo is not None:
+            self._undo.step_begins(self._step, self._record())
         share, weight = self._plan.share(self._step, here.size, here.rank)
         if self._optimizer._rounds is not None:
             self._optimizer._rounds.weight = weight
+            self._optimizer._rounds.on_broken = weakref.WeakMethod(self._broke_between)
         self._open_batch = Batch(self, next(self._batches), share)
         return self._open_batch
 
@@ -200,6 +213,8 @@ class Loop:
             self._scheduler.step()
         if self._shards is not None:
             self._shards.committed(self._step, self._record(), int(updated))
+        if self._undo is not None:
+            self._undo.committed(self._step, updated)
 
     def _leave(self, batch, error):
         """The batch's context ends. Returns whether the error is dealt with."""
@@ -218,6 +233,13 @@ class Loop:
             return False
         if self._seat is None or not isinstance(error, elastic_seat.BROKEN):
             self._batches = None if not batch.committed else self._batches
+            return False
+        self._change(_words(error), batch)
+        return True
+
+    def _broke_between(self, error):
+        """The script uses the model between two batches. Whether the error is dealt with: the model is then that of another ring."""
+        if not self._under_way or self._open_batch is not None or not isinstance(error, elastic_seat.BROKEN):
             return False
         self._change(_words(error))
         return True
@@ -241,7 +263,7 @@ class Loop:
                 raise
             self._change(_words(error))
 
-    def _restore(self):
+    def _resume(self):
         """No worker has the run's state: the one that has the newest checkpoint reads it. It may be damaged; then there is another try."""
         if self._checkpoints is None:
             raise MaypoleError("no worker is left that has trained")
@@ -252,9 +274,11 @@ class Loop:
             print("maypole: there is no good checkpoint: training begins anew", file=sys.stderr, flush=True)
         elif (state := self._checkpoints.load(max(newest))) is not None:
             self._load(state)
+            self._step = state["step"]
         else:
             return
         self._is_newcomer = False
+        self._whole = self._step
         self._life = time.time()
         self._write_ledger([], "resumed")
 
@@ -295,9 +319,14 @@ class Loop:
         self._flags = self._here.transport.all_reduce(flags, False), flags
         return False
 
-    def _change(self, reason):
-        """Leaves the ring and enters the next epoch; reason: why the ring broke, "" where all have agreed to stop."""
+    def _change(self, reason, batch=None):
+        """Leaves the ring and enters the next epoch; reason: why the ring broke, "" where all have agreed to stop; batch: the open one."""
         self._flags = self._batches = None
+        if self._shards is None and not reason:
+            try:
+                self._optimizer.flush()
+            except elastic_seat.BROKEN as error:
+                reason = _words(error)
         if self._shards is not None:
             try:
                 if not reason and self._here.size > 1:
@@ -305,16 +334,33 @@ class Loop:
             except elastic_seat.BROKEN as error:
                 reason = _words(error)
             self._shards.ring_ends()
-        self._optimizer._come_to_rest()
-        with torch.no_grad():
-            for buffer, before in zip(self._buffers, self._buffers_before):
-                buffer.copy_(before)
-        self._buffers_before = []
+        self._rest(batch)
         try:
             elastic_seat.leave_ring(self._here, reason)
         except elastic_seat.BROKEN as error:
             reason = _words(error)
-        self._seat.change(self._form, self._step, reason)
+        self._seat.change(self._form, self._whole, reason)
+
+    def _rest(self, batch):
+        """Takes out of the engine the last step that is whole, with what belongs to it."""
+        record = None
+        if self._undo is not None:
+            calls = self._undo.take_back()
+            if batch is not None and self._undo.is_ahead(calls):
+                self._open_batch = batch
+                self.commit()
+                self._open_batch = None
+            self._whole, record = self._undo.step_of(calls)
+        else:
+            self._whole = self._step
+        self._optimizer._come_to_rest()
+        if record is not None:
+            self._trained.set_back(record)
+        else:
+            with torch.no_grad():
+                for buffer, before in zip(self._buffers, self._buffers_before):
+                    buffer.copy_(before)
+        self._buffers_before = []
 
     def _form(self, environment, rank, size):
         """Forms a ring of the announced members and makes all states equal. Returns the step, and for how long none was made here."""
@@ -334,11 +380,13 @@ class Loop:
         if self._shards is not None:
             self._shards.ring_begins(here, self._step, self._record())
         self._optimizer._open(here, aligned=True)
+        if self._undo is not None:
+            self._undo.ring_begins(self._step)
         return self._step, 0.0 if was_newcomer else time.perf_counter() - self._committed_at
 
     def _make_room(self):
         """A newcomer has memory for the state before the others wait until it is there."""
-        self._room.add(t.detach().clone(memory_format=torch.contiguous_format) for t in _tensors_of(self._model).values())
+        self._room.add(t.detach().clone(memory_format=torch.contiguous_format) for t in tensors_of(self._model).values())
         for group in self._optimizer._inner.param_groups:
             for _ in slot_names(self._optimizer._kind, [group]):
                 self._room.add(torch.zeros(p.shape, dtype=p.dtype) for p in group["params"])
@@ -346,8 +394,8 @@ class Loop:
     def _align(self):
         """Newcomers, and those that have not finished a step that another one has, take over its state."""
         here = self._here
-        while max(steps := self._ask_all(-1 if self._is_newcomer else self._step)) < 0:
-            self._restore()
+        while max(steps := self._ask_all(-1 if self._is_newcomer else self._whole)) < 0:
+            self._resume()
         latest = max(steps)
         if min(steps) < latest:
             sources = [rank for rank, step in enumerate(steps) if step == latest]
@@ -355,6 +403,7 @@ class Loop:
             state = transfer.hand_over(here, self._seat, sources, None if lacks else self._state(), self._room)
             if lacks:
                 self._load(state)
+        self._go_on_from(latest)
         if here.size > 1:
             inspection.share_buffers(self._buffers)  # a failure may have come between a step and its broadcast of buffers
 
@@ -382,63 +431,32 @@ class Loop:
         if step is None or step < 0:
             self._is_newcomer = self._is_newcomer or step == -1
             return False
-        for group, options in zip(self._optimizer._inner.param_groups, record["options"]):
-            group.update(options)
-        if self._scheduler is not None:
-            self._scheduler.load_state_dict(record["scheduler"])
-        if self._scaler is not None:
-            self._scaler.load_state_dict(record["scaler"])
-        with torch.no_grad():
-            for buffer, value in zip(self._buffers, record["buffers"]):
-                buffer.copy_(value)
+        self._trained.set_back(record)
+        self._go_on_from(step)
+        self._life = record["life"]
+        if self._here.size > 1:
+            inspection.share_buffers(self._buffers)
+        return True
+
+    def _go_on_from(self, step):
+        """Writes down how this process came from the step that it had made to the one that all go on from."""
         if not self._is_newcomer and step < self._step:
             self._write_ledger([], "undone", step)
         elif not self._is_newcomer:
             for missed in range(self._step, step):
                 self._write_ledger([], "taken over", missed)
         self._is_newcomer = False
-        self._step = step
-        self._life = record["life"]
-        if self._here.size > 1:
-            inspection.share_buffers(self._buffers)
-        return True
+        self._step = self._whole = step
 
     def _record(self):
-        """What is restored beside parameters and moments."""
-        groups = self._optimizer._inner.param_groups
-        return {
-            "life": self._life,
-            "options": [{name: value for name, value in group.items() if name != "params"} for group in groups],
-            "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
-            "scaler": None if self._scaler is None else self._scaler.state_dict(),
-            "buffers": [buffer.detach() for buffer in self._buffers],
-        }
+        return {"life": self._life, **self._trained.beside_shards()}
 
     def _state(self):
-        return {
-            "step": self._step,
-            "life": self._life,
-            "tensors": _tensors_of(self._model),
-            "optimizer": self._optimizer.state_dict(),
-            "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
-            "scaler": None if self._scaler is None else self._scaler.state_dict(),
-        }
+        return {"step": self._step, "life": self._life, **self._trained.everything()}
 
     def _load(self, state):
-        mine = _tensors_of(self._model)
-        with torch.no_grad():
-            for name, value in state["tensors"].items():
-                mine[name].copy_(value)
-        _load_optimizer(self._optimizer._inner, state["optimizer"])
-        if self._scheduler is not None:
-            self._scheduler.load_state_dict(state["scheduler"])
-        if self._scaler is not None:
-            self._scaler.load_state_dict(state["scaler"])
-        if not self._is_newcomer:
-            for step in range(self._step, state["step"]):
-                self._write_ledger([], "taken over", step)
-        self._is_newcomer = False
-        self._step, self._life = state["step"], state["life"]
+        self._trained.load(state)
+        self._life = state["life"]
 
     def _write_ledger(self, share, how, step=None):
         if self._ledger is not None:
@@ -472,29 +490,5 @@ class Batch:
         return self._loop._leave(self, error)
 
 
-def _load_optimizer(optimizer, state):
-    """As load_state_dict, which gives every number the parameter's dtype; what is sent keeps its own, and with it every bit."""
-    optimizer.load_state_dict(state)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for i, entry in state["state"].items():
-        loaded = optimizer.state[parameters[i]]
-        for name, value in entry.items():
-            if isinstance(value, torch.Tensor) and loaded[name].dtype != value.dtype:
-                loaded[name] = value
-
-
 def _words(error):
     return str(error) or type(error).__name__
-
-
-def _tensors_of(model):
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
-def _describe(model, optimizer, data_facts, options):
-    """What newcomers, or a checkpoint, must have in common with the run, a line a fact."""
-    lines = [data_facts]
-    lines += [f"{name} {tensor.dtype} {tuple(tensor.shape)}" for name, tensor in _tensors_of(model).items()]
-    lines += [" ".join([type(optimizer._inner).__name__, *map(str, options)])]
-    groups = optimizer._inner.param_groups
-    return lines + [f"parameter group {g} of {len(group['params'])} tensors" for g, group in enumerate(groups)]
