@@ -136,5 +136,6 @@ def leave_ring(place, reason):
             engine.say_goodbye()
     finally:
         place.engine = place.transport = None
-        transport.close()
+        in_motion = transport.close()
         engine.close()
+        del in_motion

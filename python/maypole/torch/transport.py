@@ -30,9 +30,10 @@ class RingTransport:
         return self._started(self._communicator.broadcast(flat.data_ptr(), flat.numel() * flat.element_size(), root), flat)
 
     def close(self):
-        """Nothing is started any more, and the ring may end."""
+        """Nothing is started any more, and the ring may end. Returns what it may still write to until then."""
         self._communicator = None
-        self._running = []
+        running, self._running = self._running, []
+        return running
 
     def barrier(self):
         return self._communicator.barrier()
