@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what the named parts need: tools/setup.sh [build] [lint] [bench]. Does nothing, in well under a second, when all is there.
+# Installs what the named parts need: tools/setup.sh [build] [lint] [bench] [browser]. Does nothing, in well under a second, when all is there.
 #   Debian packages   by apt, as root; otherwise one line says which command to run
 #   Python            .venv, by its own pip, from tools/requirements.txt
 set -euo pipefail
@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 build_packages=(g++ make cmake git ninja-build libabsl-dev libfmt-dev libssl-dev nlohmann-json3-dev libcli11-dev libeigen3-dev libgtest-dev
                 libgmock-dev libbenchmark-dev coinor-libclp-dev libyaml-cpp-dev zlib1g-dev libsqlite3-dev libcpp-httplib-dev pkg-config ccache iproute2)
 lint_packages=(clang-19 clang-tidy-19 clang-format-19)
+browser_packages=(chromium)
 bench_packages=(openmpi-bin libopenmpi-dev iproute2)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -19,7 +20,8 @@ for part in "${@:-build}"; do
     build) needed+=("${build_packages[@]}") ;;
     lint) needed+=("${lint_packages[@]}") ;;
     bench) needed+=("${bench_packages[@]}") ;;
-    *) say "unknown part '$part': give build, lint or bench"; exit 2 ;;
+    browser) needed+=("${browser_packages[@]}") ;;
+    *) say "unknown part '$part': give build, lint, bench or browser"; exit 2 ;;
   esac
 done
 

@@ -83,6 +83,24 @@ std::function<int()> add_cluster(CLI::App& app) {
   };
 }
 
+std::function<int()> add_dashboard(CLI::App& app) {
+  auto flags = std::make_shared<ClusterFlags>();
+  CLI::App* dashboard = app.add_subcommand("dashboard", "Print a link to the dashboard, which logs one browser in");
+  add_cluster_flags(*dashboard, *flags);
+  return [flags] {
+    return with_client("dashboard", *flags, [&](daemon::Client& client) -> absl::StatusOr<int> {
+      MAYPOLE_ASSIGN_OR_RETURN(const daemon::Answer answer, client.call("POST", "/v1/logins"));
+      MAYPOLE_ASSIGN_OR_RETURN(const formats::Node node, formats::parse_json(answer.body, kAnswer));
+      formats::Problems problems{std::string(kAnswer)};
+      formats::Map map(formats::Value(&node, 1, "", &problems));
+      const std::string link = "http://" + client.address() + map["path"].text();
+      MAYPOLE_RETURN_IF_ERROR(problems.status());
+      fmt::print("{}\n", flags->json ? fmt::format("{{\"link\": {}}}", formats::json_string(link)) : link);
+      return 0;
+    });
+  };
+}
+
 std::function<int()> add_drain(CLI::App& app, const std::string& name) {
   struct Written {
     ClusterFlags flags;

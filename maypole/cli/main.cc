@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
   commands["wait"] = add_wait(app);
   commands["cancel"] = add_cancel(app);
   commands["cluster"] = add_cluster(app);
+  commands["dashboard"] = add_dashboard(app);
   commands["top"] = add_top(app);
   commands["drain"] = add_drain(app, "drain");
   commands["undrain"] = add_drain(app, "undrain");

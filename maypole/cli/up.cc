@@ -101,11 +101,17 @@ absl::Status run(const Written& written) {
   std::error_code failed;
   options.program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
   const std::size_t num_servers = cluster->num_servers();
-  return daemon::run_daemon(options, *std::move(cluster), std::move(policy), [&](const std::string& address, std::size_t num_jobs) {
-    fmt::print("maypole up: listens on {}, keeps its data in {}, {} {}, {} {}, policy {}\n", address, options.data_dir, num_servers,
-               num_servers == 1 ? "server" : "servers", num_jobs, num_jobs == 1 ? "job" : "jobs", written.policy);
-    std::fflush(stdout);
-  });
+  return daemon::run_daemon(
+      options, *std::move(cluster), std::move(policy),
+      [&](const std::string& address, std::size_t num_jobs, const std::string& login_path) {
+        fmt::print("maypole up: listens on {}, keeps its data in {}, {} {}, {} {}, policy {}\n", address, options.data_dir, num_servers,
+                   num_servers == 1 ? "server" : "servers", num_jobs, num_jobs == 1 ? "job" : "jobs", written.policy);
+        const bool wildcard = options.host == "0.0.0.0" || options.host == "::";
+        const std::string shown = wildcard ? "127.0.0.1" + address.substr(address.rfind(':')) : address;
+        fmt::print("dashboard: http://{}{} (for one browser, within ten minutes; `maypole dashboard` prints another link)\n", shown,
+                   login_path);
+        std::fflush(stdout);
+      });
 }
 
 struct WrittenDown {

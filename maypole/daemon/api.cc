@@ -5,6 +5,7 @@
 #include "maypole/daemon/cluster_json.h"
 #include "maypole/daemon/job_json.h"
 #include "maypole/daemon/metrics.h"
+#include "maypole/daemon/pages.h"
 #include "maypole/daemon/suggestion.h"
 #include "maypole/formats/document.h"
 #include "maypole/formats/json_text.h"
@@ -116,6 +117,7 @@ const std::vector<Api::Handler>& Api::handlers() {
       {{"GET", "/v1/cluster", Role::kUser}, &Api::cluster},
       {{"POST", "/v1/servers/{id}/drain", Role::kAdmin}, &Api::drain},
       {{"POST", "/v1/servers/{id}/undrain", Role::kAdmin}, &Api::undrain},
+      {{"POST", "/v1/logins", Role::kUser}, &Api::create_login},
       {{"GET", "/v1/tokens", Role::kAdmin}, &Api::tokens},
       {{"POST", "/v1/tokens", Role::kAdmin}, &Api::create_token},
       {{"DELETE", "/v1/tokens/{id}", Role::kAdmin}, &Api::revoke_token},
@@ -134,7 +136,20 @@ std::vector<Route> Api::routes() {
 }
 
 Reply Api::handle(const Request& request, double now_s) {
+  if (request.path == "/login") {
+    const std::string session = request.method == "GET" ? sessions_.open(query_or(request, "key", ""), now_s) : "";
+    return {login_page(session)};
+  }
   const TokenRow* who = context_.access->find(request.token);
+  if (who == nullptr && request.token.empty()) {
+    who = sessions_.find(request.session, now_s);
+    if (who != nullptr && request.method != "GET" && !request.own_origin) {
+      return {error_response(403, "a browser's session changes things only from the daemon's own pages")};
+    }
+  }
+  if (const std::optional<Response> page = dashboard_page(request.path, who != nullptr); page && request.method == "GET") {
+    return {*page};
+  }
   if (who == nullptr) {
     return {error_response(401, "this needs a token: set MAYPOLE_TOKEN, or use the one in the daemon's data directory")};
   }
@@ -331,6 +346,12 @@ Reply Api::tokens(const Call& /*call*/) {
                                formats::json_number(row.created_s)));
   }
   return {{.body = fmt::format("{{\"tokens\": [{}]}}", fmt::join(rows, ", "))}};
+}
+
+Reply Api::create_login(const Call& call) {
+  return {{.status = 201,
+           .body = fmt::format(R"({{"path": "{}", "valid_s": {}}})", login_path(sessions_.create_key(call.who.name, call.now_s)),
+                               Sessions::kKeySeconds)}};
 }
 
 Reply Api::create_token(const Call& call) {

@@ -6,6 +6,7 @@
 #include "maypole/daemon/access.h"
 #include "maypole/daemon/event_feed.h"
 #include "maypole/daemon/executor.h"
+#include "maypole/daemon/sessions.h"
 #include "maypole/daemon/supervisor.h"
 
 #include <map>
@@ -23,6 +24,8 @@ struct Request {
   std::string body;
   std::string token;
   std::string last_event_id = {};
+  std::string session = {};  // of a browser's cookie
+  bool own_origin = false;   // it says that it comes from a page of ours
 };
 
 /// Who is to get the events, and the last one they have seen.
@@ -36,7 +39,8 @@ struct Response {
   std::string body;
   std::string type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};
-  std::optional<EventReader> events = {};  // in place of a body
+  std::optional<EventReader> events = {};   // in place of a body
+  std::optional<std::string> session = {};  // for the browser to keep; empty: to forget
 };
 
 /// {"error": "..."}; the sentence says what to do.
@@ -72,10 +76,11 @@ struct Route {
 /// Not thread-safe: the daemon's core thread owns it.
 class Api {
  public:
-  explicit Api(const ApiContext& context) : context_(context) {}
+  explicit Api(const ApiContext& context) : context_(context), sessions_(*context.access) {}
   [[nodiscard]] static std::vector<Route> routes();
   [[nodiscard]] Reply handle(const Request& request, double now_s);
   [[nodiscard]] Shutdown shutdown() const { return shutdown_; }
+  [[nodiscard]] Sessions& sessions() { return sessions_; }
   [[nodiscard]] EventFeed& feed() { return *context_.feed; }
 
  private:
@@ -98,6 +103,7 @@ class Api {
   Reply cluster(const Call& call);
   Reply drain(const Call& call);
   Reply undrain(const Call& call);
+  Reply create_login(const Call& call);
   Reply create_token(const Call& call);
   Reply tokens(const Call& call);
   Reply revoke_token(const Call& call);
@@ -105,6 +111,7 @@ class Api {
   Reply metrics(const Call& call);
 
   ApiContext context_;
+  Sessions sessions_;
   Shutdown shutdown_ = Shutdown::kNone;
 };
 

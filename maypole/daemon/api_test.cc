@@ -214,6 +214,34 @@ TEST_F(ApiTest, TheDaemonEndsOnlyWhenTheJobsMay) {
   EXPECT_THAT(daemon_.ask("GET", "/v1/jobs/2").body, HasSubstr("queued"));
 }
 
+TEST_F(ApiTest, ABrowserLogsInByALinkAndChangesThingsOnlyFromOurPages) {
+  const auto request = [&](const std::string& method, const std::string& path, const std::string& session, bool own_origin) {
+    return daemon_.api
+        .handle({.method = method, .path = path, .query = {}, .body = {}, .token = {}, .session = session, .own_origin = own_origin},
+                daemon_.now_s)
+        .response;
+  };
+  EXPECT_EQ(request("GET", "/", "", false).status, 401);
+  EXPECT_EQ(request("GET", "/app.js", "", false).status, 401);
+  const std::string link = daemon_.ask("POST", "/v1/logins", "", daemon_.user).body;
+  const std::size_t at = link.find("key=") + 4;
+  const std::string path = "/login?key=" + link.substr(at, link.find('"', at) - at);
+  const Response in = daemon_.ask("GET", path, "", "none");
+  ASSERT_TRUE(in.session) << in.body;
+  EXPECT_EQ(daemon_.ask("GET", path, "", "none").status, 401) << "a link works once";
+  const std::string session = *in.session;
+  const Response page = request("GET", "/", session, false);
+  EXPECT_EQ(page.status, 200);
+  EXPECT_THAT(page.body, HasSubstr("<title>Maypole</title>"));
+  EXPECT_EQ(request("GET", "/v1/jobs", session, false).status, 200);
+  EXPECT_EQ(request("GET", "/v1/tokens", session, true).status, 403) << "a user's session is no admin's";
+  ASSERT_EQ(daemon_.submit(daemon_.user).status, 201);
+  EXPECT_EQ(request("POST", "/v1/jobs/1/cancel", session, false).status, 403) << "no Origin";
+  EXPECT_EQ(request("POST", "/v1/jobs/1/cancel", session, true).status, 200);
+  ASSERT_EQ(daemon_.ask("DELETE", "/v1/tokens/ann").status, 200);
+  EXPECT_EQ(request("GET", "/v1/jobs", session, false).status, 401);
+}
+
 TEST(SuggestionTest, NamesWhatIsNear) {
   EXPECT_EQ(did_you_mean("sbumit", {"queue", "submit"}), ": did you mean 'submit'?");
   EXPECT_EQ(did_you_mean("frobnicate", {"queue", "submit"}), "");

@@ -8,6 +8,7 @@
 #include "maypole/daemon/event_streams.h"
 #include "maypole/daemon/http_server.h"
 #include "maypole/daemon/local_executor.h"
+#include "maypole/daemon/pages.h"
 #include "maypole/net/address.h"
 
 #include <fcntl.h>
@@ -70,11 +71,16 @@ absl::StatusOr<base::Fd> lock_data_dir(const std::string& data_dir) {
   return lock;
 }
 
+std::string owner_token(const std::string& data_dir) {
+  std::string token;
+  std::ifstream(data_dir + "/token") >> token;
+  return token;
+}
+
 /// The admin's token of the data directory, which the commands of its owner use.
 absl::Status keep_owner_token(Access& access, const std::string& data_dir, double now_s) {
   const std::string path = data_dir + "/token";
-  std::string token;
-  std::ifstream(path) >> token;
+  std::string token = owner_token(data_dir);
   if (access.find(token) != nullptr) {
     return absl::OkStatus();
   }
@@ -107,7 +113,7 @@ class Signals {
 }  // namespace
 
 absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, std::unique_ptr<sched::Policy> policy,
-                        const std::function<void(const std::string& address, std::size_t num_jobs)>& ready) {
+                        const std::function<void(const std::string& address, std::size_t num_jobs, const std::string& login_path)>& ready) {
   const Signals signals;
   MAYPOLE_ASSIGN_OR_RETURN(const base::Fd lock, lock_data_dir(options.data_dir));
   MAYPOLE_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, open_store(options.data_dir + "/store.db"));
@@ -141,7 +147,8 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
   MAYPOLE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::listen(options.host, options.port, mailbox, streams));
   const std::string address = net::format_host_port(options.host, static_cast<std::uint16_t>(server->port()));
   MAYPOLE_RETURN_IF_ERROR(write_private(options.data_dir + "/address", address + "\n"));
-  ready(address, supervisor.jobs().size());
+  ready(address, supervisor.jobs().size(),
+        login_path(api.sessions().create_key(access.find(owner_token(options.data_dir))->name, time.now_s())));
 
   bool ended = false;
   while (!ended) {

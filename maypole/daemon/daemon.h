@@ -36,8 +36,9 @@ struct DaemonOptions {
 /// Runs until a signal (SIGTERM, SIGINT, SIGHUP) or a request ends it; workers go on. `ready` is called once with the address when it
 /// answers. Call it from the only thread of the process. Errors: kFailedPrecondition: another daemon has the data directory, or what is
 /// there does not fit the cluster; kAlreadyExists: the port is taken; what the store says.
-[[nodiscard]] absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, std::unique_ptr<sched::Policy> policy,
-                                      const std::function<void(const std::string& address, std::size_t num_jobs)>& ready);
+[[nodiscard]] absl::Status run_daemon(
+    const DaemonOptions& options, model::Cluster cluster, std::unique_ptr<sched::Policy> policy,
+    const std::function<void(const std::string& address, std::size_t num_jobs, const std::string& login_path)>& ready);
 
 /// One turn of that order, apart from sockets and signals, so that each step can be made to fail.
 class Turn {

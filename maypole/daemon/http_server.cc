@@ -6,8 +6,10 @@
 #include "maypole/daemon/bounded_stream.h"
 #include "maypole/net/socket.h"
 
+#include <fmt/format.h>
 #include <httplib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -110,6 +112,20 @@ class BoundedServer final : public httplib::Server {
   EventStreams* streams_;
 };
 
+/// `a=1; b=2`: the value of a name, or nothing.
+std::string cookie(const std::string& header, const std::string& name) {
+  for (std::size_t at = 0; at < header.size();) {
+    const std::size_t end = std::min(header.find(';', at), header.size());
+    const std::string part = header.substr(at, end - at);
+    const std::size_t begin = std::min(part.find_first_not_of(' '), part.size());
+    if (part.compare(begin, name.size() + 1, name + "=") == 0) {
+      return part.substr(begin + name.size() + 1);
+    }
+    at = end + 1;
+  }
+  return "";
+}
+
 class Server final : public HttpServer {
  public:
   Server(std::string host, Mailbox& mailbox, EventStreams& streams, const HttpLimits& limits)
@@ -164,6 +180,8 @@ class Server final : public HttpServer {
       const std::string authorization = request.get_header_value("Authorization");
       constexpr std::string_view kBearer = "Bearer ";
       asked.token = authorization.starts_with(kBearer) ? authorization.substr(kBearer.size()) : "";
+      asked.session = cookie(request.get_header_value("Cookie"), cookie_name());
+      asked.own_origin = request.has_header("Origin");  // may_be_served() has looked at it
       asked.last_event_id = request.get_header_value("Last-Event-ID");
       answer = mailbox_->ask(std::move(asked));
     } else {
@@ -174,9 +192,16 @@ class Server final : public HttpServer {
     for (const auto& [name, value] : answer.headers) {
       response.set_header(name, value);
     }
+    if (answer.session) {
+      response.set_header("Set-Cookie", fmt::format("{}={}; Path=/; Max-Age={:.0f}; HttpOnly; SameSite=Strict", cookie_name(),
+                                                    *answer.session, answer.session->empty() ? 0 : Sessions::kSessionSeconds));
+    }
     response.set_header("Cache-Control", "no-store");
     response.set_content(answer.body, answer.type);
   }
+
+  /// Cookies do not tell ports apart; two daemons on one machine shall not log each other's browsers out.
+  [[nodiscard]] std::string cookie_name() const { return fmt::format("maypole_{}", port_); }
 
   std::string host_;
   Mailbox* mailbox_;
