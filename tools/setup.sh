@@ -72,3 +72,6 @@ fi
 path_file=$(echo .venv/lib/python3*/site-packages)/maypole-tree.pth
 [ "$(cat "$path_file" 2>/dev/null)" = "$PWD/python" ] || echo "$PWD/python" >"$path_file"
 ln -sfn "$PWD/build/maypole" .venv/bin/maypole
+case " $* " in
+  *" browser "*) .venv/bin/python -c 'import playwright' 2>/dev/null || .venv/bin/python -m pip install -q --disable-pip-version-check --no-input playwright==1.65.0 ;;
+esac
