@@ -2,6 +2,7 @@
 #include "maypole/cli/control_socket.h"
 
 #include "maypole/base/status.h"
+#include "maypole/daemon/head_messages.h"
 #include "maypole/net/socket.h"
 
 #include <sys/socket.h>
@@ -41,12 +42,6 @@ int exit_code_of(const absl::Status& status) {
   }
 }
 
-bool is_own_user(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == ::getuid() || peer.uid == 0);
-}
-
 }  // namespace
 
 absl::StatusOr<ControlSocket> ControlSocket::open(const std::string& run) {
@@ -70,12 +65,12 @@ void ControlSocket::add_to(std::vector<pollfd>& polled) const {
 
 void ControlSocket::take_guest() {
   absl::StatusOr<base::Fd> guest = net::accept_ready(listener_.get());
-  if (guest.ok() && guest->valid() && is_own_user(guest->get())) {
+  if (guest.ok() && guest->valid() && daemon::is_own_user(guest->get())) {
     guests_[next_number_++].fd = std::move(guest).value();
   }
 }
 
-std::vector<ControlSocket::Request> ControlSocket::read_ready(const pollfd* results) {
+std::vector<RunControl::Request> ControlSocket::read_ready(const pollfd* results) {
   std::vector<Request> requests;
   std::vector<std::uint64_t> wrong;
   std::vector<std::uint64_t> gone;
@@ -98,7 +93,7 @@ std::vector<ControlSocket::Request> ControlSocket::read_ready(const pollfd* resu
       std::string verb;
       elastic::SizeRange range;
       if (words >> verb >> range.min >> range.max && verb == "resize") {
-        requests.push_back({number, range});
+        requests.push_back({.number = number, .range = range});
       } else {
         wrong.push_back(number);
       }

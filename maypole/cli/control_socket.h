@@ -11,7 +11,7 @@
 
 #include "maypole/base/fd.h"
 #include "maypole/base/units.h"
-#include "maypole/elastic/coordinator.h"
+#include "maypole/cli/run_control.h"
 
 #include <absl/status/statusor.h>
 #include <poll.h>
@@ -24,20 +24,16 @@
 
 namespace maypole::cli {
 
-class ControlSocket {
+class ControlSocket final : public RunControl {
  public:
   /// kAlreadyExists: a run of this name is under way.
   [[nodiscard]] static absl::StatusOr<ControlSocket> open(const std::string& run);
 
-  struct Request {
-    std::uint64_t number;
-    elastic::SizeRange range;
-  };
-  void add_to(std::vector<pollfd>& polled) const;
-  [[nodiscard]] std::size_t num_polled() const { return 1 + guests_.size(); }
-  /// Takes what has come; `results` are the entries that add_to() added. Lines that mean nothing are answered here.
-  [[nodiscard]] std::vector<Request> read_ready(const pollfd* results);
-  void answer(std::uint64_t number, const absl::Status& status, const std::string& text);
+  void add_to(std::vector<pollfd>& polled) const override;
+  [[nodiscard]] std::size_t num_polled() const override { return 1 + guests_.size(); }
+  /// Lines that mean nothing are answered here.
+  [[nodiscard]] std::vector<Request> read_ready(const pollfd* results) override;
+  void answer(std::uint64_t number, const absl::Status& status, const std::string& text) override;
 
  private:
   struct Guest {

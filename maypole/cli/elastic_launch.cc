@@ -8,6 +8,7 @@
 #include "maypole/cli/job_signals.h"
 #include "maypole/cli/messages.h"
 #include "maypole/cli/results.h"
+#include "maypole/cli/worker_places.h"
 #include "maypole/elastic/coordinator.h"
 #include "maypole/net/address.h"
 #include "maypole/net/child_process.h"
@@ -33,12 +34,12 @@ using elastic::WorkerId;
 
 class ElasticLaunch {
  public:
-  ElasticLaunch(const RunOptions& options, const ElasticOptions& elastic, std::vector<AgentLink> hosts, std::string name,
-                ControlSocket control, base::Fd signals)
+  ElasticLaunch(const RunOptions& options, const ElasticOptions& elastic, std::vector<AgentLink> hosts, std::unique_ptr<RunControl> control,
+                bool said, base::Fd signals)
       : options_(options),
         elastic_(elastic),
-        hosts_(std::move(hosts)),
-        name_(std::move(name)),
+        places_(std::move(hosts)),
+        said_(said),
         secret_(net::random_hex(32)),
         signals_(std::move(signals)),
         control_(std::move(control)),
@@ -46,6 +47,7 @@ class ElasticLaunch {
         coordinator_({.min_workers = elastic.min_workers,
                       .max_workers = elastic.max_workers,
                       .workers = elastic.workers,
+                      .seats = seats_of(elastic.ring),
                       .edges = {elastic.bandwidth},
                       .retries = elastic.retries,
                       .checkpoints = elastic.checkpoints,
@@ -57,21 +59,22 @@ class ElasticLaunch {
  private:
   struct Worker {
     AgentLink agent;
-    std::size_t host = 0;
+    WorkerPlaces::Place place;
     bool exited = false;
   };
   /// What the run waits for; each step but the first two has a deadline, at which the next begins.
   enum class Phase { kRunning, kInterrupted, kLastWords, kTerminated, kKilled };
 
-  void start_worker(WorkerId id);
-  [[nodiscard]] JobSpec spec_for(WorkerId id, const AgentLink& agent) const;
+  void start_worker(WorkerId id, const std::string& host);
+  void on_request(const RunControl::Request& request);
+  void tell();
   void carry_out();
-  void carry_out(const elastic::StartWorker& start) { start_worker(start.worker); }
+  void carry_out(const elastic::StartWorker& start) { start_worker(start.worker, start.host); }
   void carry_out(const elastic::KillWorker& kill);
   void carry_out(const elastic::Send& send);
   void carry_out(const elastic::Say& say) { output_.say(fmt::format("maypole: {}\n", say.text)); }
   void carry_out(const elastic::Fail& fail);
-  void carry_out(const elastic::Answer& answer) { control_.answer(answer.request, answer.status, answer.text); }
+  void carry_out(const elastic::Answer& answer) { control_->answer(answer.request, answer.status, answer.text); }
   void on_message(WorkerId id, Worker& worker, const Message& message);
   void on_ready(WorkerId id, Worker& worker, const Message& message);
   void lose(WorkerId id, Worker& worker, const std::string& why);
@@ -95,12 +98,12 @@ class ElasticLaunch {
 
   const RunOptions& options_;
   const ElasticOptions& elastic_;
-  std::vector<AgentLink> hosts_;  // patterns of agents, one a host; never started themselves
-  std::string name_;
+  WorkerPlaces places_;
+  bool said_;
   std::string secret_;
   net::Subreaper subreaper_;
   base::Fd signals_;
-  ControlSocket control_;
+  std::unique_ptr<RunControl> control_;
   JobOutput output_;
   Coordinator coordinator_;
   std::map<WorkerId, Worker> workers_;
@@ -111,46 +114,28 @@ class ElasticLaunch {
   base::TimePoint began_ = Clock::now();
   int interrupted_by_ = 0;
   int num_interrupts_ = 0;
+  int master_port_ = 0;
   bool give_up_output_ = false;
 };
 
 // --- workers ---
 
-JobSpec ElasticLaunch::spec_for(WorkerId id, const AgentLink& agent) const {
-  JobSpec spec = spec_of(options_, agent, name_, secret_);
-  spec.environment["MAYPOLE_ELASTIC_WORKERS"] = fmt::format("{}:{}:{}", elastic_.min_workers, elastic_.workers, elastic_.max_workers);
-  spec.world_size = std::max(elastic_.workers, id.value() + 1);
-  spec.first_rank = id.value();
-  spec.num_workers = 1;
-  spec.bind_address = bind_address(agent);
-  spec.elastic = true;
-  spec.environment.erase("MAYPOLE_BANDWIDTH");  // each announcement says it
-  return spec;
-}
-
-void ElasticLaunch::start_worker(WorkerId id) {
-  std::vector<int> used(hosts_.size());
+void ElasticLaunch::start_worker(WorkerId id, const std::string& host) {
+  std::vector<WorkerPlaces::Place> taken;
   for (const auto& [other, worker] : workers_) {
-    used[worker.host] += worker.agent.over() ? 0 : 1;
-  }
-  std::size_t host = 0;  // the first with a free slot; a host whose lost worker has not ended yet may be over-full for a moment
-  while (host + 1 < hosts_.size() && used[host] >= hosts_[host].place.num_workers) {
-    ++host;
+    if (!worker.agent.over()) {
+      taken.push_back(worker.place);
+    }
   }
   Worker& worker = workers_[id];
-  worker.host = host;
+  worker.place = places_.choose(host, taken);
+  worker.agent = places_.agent(worker.place, id.value());
   AgentLink& agent = worker.agent;
-  agent.place = hosts_[host].place;
-  agent.place.first_rank = id.value();
-  agent.place.num_workers = 1;
-  agent.address = hosts_[host].address;
-  agent.direct = hosts_[host].direct;
-  agent.command = hosts_[host].command;
   const absl::Status status = start_agent(agent);
   if (!status.ok()) {
     return lose(id, worker, base::message(status));
   }
-  agent.send(MessageKind::kSpec, to_json(spec_for(id, agent)));
+  agent.send(MessageKind::kSpec, to_json(elastic_spec(options_, elastic_, agent, secret_, worker.place.devices)));
 }
 
 void ElasticLaunch::on_ready(WorkerId id, Worker& worker, const Message& message) {
@@ -161,9 +146,10 @@ void ElasticLaunch::on_ready(WorkerId id, Worker& worker, const Message& message
   }
   agent.ready = std::move(ready).value();
   agent.state = AgentLink::State::kRunning;
+  master_port_ = master_port_ == 0 ? agent.ready.master_port : master_port_;  // one for all, where founders meet without us
   // Threads are shared out once, by the number of workers at the start: a worker that joins or leaves changes nobody's sums.
-  const int sharing = std::min(elastic_.workers, hosts_[worker.host].place.num_workers);
-  agent.send(MessageKind::kStart, to_json(StartOrder{"", hosts_[0].address, agent.ready.master_port, sharing}));
+  const int sharing = std::min(elastic_.workers, places_.host(worker.place.host).place.num_workers);
+  agent.send(MessageKind::kStart, to_json(StartOrder{"", places_.host(0).address, master_port_, sharing}));
   coordinator_.on_started(id, agent.place.host.name,
                           net::format_host_port(agent.address, static_cast<std::uint16_t>(agent.ready.rendezvous_port)), Clock::now());
 }
@@ -266,6 +252,26 @@ void ElasticLaunch::carry_out() {
   }
 }
 
+// --- who else asks ---
+
+void ElasticLaunch::on_request(const RunControl::Request& request) {
+  if (request.ring.empty()) {
+    return coordinator_.on_resize(request.number, request.range, Clock::now());
+  }
+  places_.set_ring(request.ring);
+  coordinator_.on_seats(request.number, seats_of(request.ring), Clock::now(), {elastic_.bandwidth});
+}
+
+void ElasticLaunch::tell() {
+  std::vector<std::string> living;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.agent.over()) {
+      living.push_back(worker.agent.place.host.name);
+    }
+  }
+  control_->tell(coordinator_, living);
+}
+
 // --- signals and deadlines ---
 
 void ElasticLaunch::signal_all(int signal) {
@@ -346,7 +352,7 @@ int ElasticLaunch::poll_timeout() const {
 void ElasticLaunch::poll_once() {
   std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}};
   output_.add_to(polled);
-  control_.add_to(polled);
+  control_->add_to(polled);
   const std::size_t first_agent = polled.size();
   // A slow reader slows the job. While nobody listens to the workers, nobody may call them silent: the coordinator's clock stands still.
   const bool listen = !output_.full() || phase_ == Phase::kTerminated || phase_ == Phase::kKilled;
@@ -363,7 +369,7 @@ void ElasticLaunch::poll_once() {
     on_signals();
   }
   output_.write_ready(&polled[1]);
-  const std::vector<ControlSocket::Request> requests = control_.read_ready(&polled[1 + JobOutput::kNumPolled]);
+  const auto requests = control_->read_ready(&polled[1 + JobOutput::kNumPolled]);
   for (std::size_t i = 0; i < order.size(); ++i) {
     Worker& worker = workers_.at(order[i]);
     AgentLink& agent = worker.agent;
@@ -381,13 +387,12 @@ void ElasticLaunch::poll_once() {
       lose(id, worker, *why);
     }
   }
-  for (const ControlSocket::Request& request : requests) {
-    coordinator_.on_resize(request.number, request.range, Clock::now());
-  }
+  std::ranges::for_each(requests, [this](const RunControl::Request& request) { on_request(request); });
   if (listen && phase_ == Phase::kRunning) {
     coordinator_.on_time(Clock::now());
   }
   carry_out();
+  tell();
   output_.show_late(Clock::now());
   on_deadline();
   forget_ended();
@@ -425,7 +430,7 @@ void ElasticLaunch::clean_up() {
 int ElasticLaunch::conclude() {
   int code = 0;
   const double seconds = base::to_seconds(Clock::now() - began_);
-  Summary summary{name_, static_cast<int>(coordinator_.membership().members.size()), seconds, 0, std::nullopt, ""};
+  Summary summary{elastic_.name, static_cast<int>(coordinator_.membership().members.size()), seconds, 0, std::nullopt, ""};
   if (failure_) {
     const auto cause = exits_.find(failure_->worker);
     code = cause == exits_.end() ? 1 : cause->second.shell_code();
@@ -438,8 +443,8 @@ int ElasticLaunch::conclude() {
   } else if (interrupted_by_ != 0 && !exits_.empty()) {
     code = exits_.begin()->second.shell_code();
     output_.say(fmt::format("maypole: interrupted by {}\n", net::signal_name(interrupted_by_)));
-  } else {
-    output_.say(fmt::format("maypole: run {} ended well after {}, with {} resizes and {} workers lost\n", name_,
+  } else if (said_) {
+    output_.say(fmt::format("maypole: run {} ended well after {}, with {} resizes and {} workers lost\n", elastic_.name,
                             base::format_seconds(seconds), coordinator_.num_resizes(), coordinator_.num_failures()));
   }
   summary.exit_code = code;
@@ -450,8 +455,11 @@ int ElasticLaunch::conclude() {
 }
 
 int ElasticLaunch::run() {
-  output_.say(fmt::format("maypole: run {} begins with {} of {}:{} workers; `maypole resize {} N` changes their number\n", name_,
-                          elastic_.workers, elastic_.min_workers, elastic_.max_workers, name_));
+  places_.set_ring(elastic_.ring);
+  if (said_) {
+    output_.say(fmt::format("maypole: run {0} begins with {1} of {2}:{3} workers; `maypole resize {0} N` changes their number\n",
+                            elastic_.name, elastic_.workers, elastic_.min_workers, elastic_.max_workers));
+  }
   carry_out();
   while (!all_over()) {
     poll_once();
@@ -468,18 +476,24 @@ int ElasticLaunch::run() {
 }  // namespace
 
 int launch_elastic(const RunOptions& options, const ElasticOptions& elastic, std::vector<AgentLink> hosts) {
-  const std::string name = elastic.name.empty() ? net::random_hex(4) : elastic.name;
-  absl::StatusOr<ControlSocket> control = ControlSocket::open(name);
+  ElasticOptions named = elastic;
+  named.name = elastic.name.empty() ? net::random_hex(4) : elastic.name;
+  absl::StatusOr<ControlSocket> control = ControlSocket::open(named.name);
   if (!control.ok()) {
     fmt::print(stderr, "maypole run: --name: {}\n", base::message(control.status()));
     return 2;  // wrong use
   }
+  return launch_elastic(options, named, std::move(hosts), std::make_unique<ControlSocket>(std::move(control).value()), true);
+}
+
+int launch_elastic(const RunOptions& options, const ElasticOptions& elastic, std::vector<AgentLink> hosts,
+                   std::unique_ptr<RunControl> control, bool said) {
   absl::StatusOr<base::Fd> signals = listen_for_signals();
   if (!signals.ok()) {
     fmt::print(stderr, "maypole run: {}\n", base::message(signals.status()));
     return 1;
   }
-  return ElasticLaunch(options, elastic, std::move(hosts), name, std::move(control).value(), std::move(signals).value()).run();
+  return ElasticLaunch(options, elastic, std::move(hosts), std::move(control), said, std::move(signals).value()).run();
 }
 
 }  // namespace maypole::cli

@@ -57,7 +57,7 @@ class LogReader {
   /// Prints what is new; true: there was something.
   absl::StatusOr<bool> read(daemon::Client& client, int num_ranks) {
     bool any = false;
-    for (int rank = 0; rank < num_ranks; ++rank) {
+    for (int rank = 0; rank < (merged_ ? 1 : num_ranks); ++rank) {
       MAYPOLE_ASSIGN_OR_RETURN(const bool some, read_rank(client, rank));
       any = any || some;
     }
@@ -85,7 +85,8 @@ class LogReader {
       MAYPOLE_ASSIGN_OR_RETURN(answer, ask(0));
     }
     offsets_[rank] = std::stoull(answer.headers["X-Maypole-Start"]) + answer.body.size();
-    fmt::print("{}", printer_.add(rank, answer.body, std::chrono::steady_clock::now()));
+    merged_ = answer.headers["X-Maypole-Merged"] == "1";  // its head has put the ranks in front already
+    fmt::print("{}", merged_ ? answer.body : printer_.add(rank, answer.body, std::chrono::steady_clock::now()));
     std::fflush(stdout);
     return !answer.body.empty();
   }
@@ -94,6 +95,7 @@ class LogReader {
   LinePrinter printer_;
   std::map<int, std::uint64_t> offsets_;
   std::string epoch_;
+  bool merged_ = false;
 };
 
 absl::StatusOr<int> show_logs(const Written& written, daemon::Client& first) {

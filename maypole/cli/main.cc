@@ -6,6 +6,7 @@
 #include "maypole/cli/compare.h"
 #include "maypole/cli/completion.h"
 #include "maypole/cli/convert.h"
+#include "maypole/cli/head.h"
 #include "maypole/cli/jobs.h"
 #include "maypole/cli/paper.h"
 #include "maypole/cli/plan.h"
@@ -106,6 +107,7 @@ int main(int argc, char** argv) {
   commands["completion"] = add_completion(app);
   commands["token"] = add_token(app);
   commands["shim"] = add_shim(app);
+  commands["head"] = add_head(app);
   commands["resize"] = add_resize(app);
   commands["simulate"] = add_simulate(app);
   commands["compare"] = add_compare(app);

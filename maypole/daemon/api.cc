@@ -277,7 +277,8 @@ Reply Api::logs(const Call& call) {
   Response response{.body = {}, .type = "application/octet-stream"};
   response.headers = {{"X-Maypole-Epoch", std::to_string(epoch)},
                       {"X-Maypole-Start", std::to_string(part.start)},
-                      {"X-Maypole-State", std::string(name_of(job->row.state))}};
+                      {"X-Maypole-State", std::string(name_of(job->row.state))},
+                      {"X-Maypole-Merged", job->elastic() ? "1" : "0"}};
   response.body = std::move(part.bytes);
   return {std::move(response)};
 }

@@ -84,7 +84,8 @@ class FakeExecutor final : public Executor {
         << "the intent is durable before the action";
     EXPECT_TRUE(started.insert(order.id).second) << "no epoch is started twice";
   }
-  void adopt(EpochId id, int /*num_workers*/) override { adopted.insert(id); }
+  void adopt(EpochId id, int /*num_workers*/, bool /*elastic*/) override { adopted.insert(id); }
+  void resize(EpochId id, const HeadOrder& order) override { resized[id] = order; }
   void stop(EpochId id) override { stopped.insert(id); }
   void forget(std::int64_t job) override { forgotten.insert(job); }
   [[nodiscard]] std::vector<WorkerEvent> poll() override { return std::exchange(events, {}); }
@@ -97,6 +98,7 @@ class FakeExecutor final : public Executor {
   std::string folder = "/nonexistent";
   std::set<EpochId> started;
   std::set<EpochId> adopted;
+  std::map<EpochId, HeadOrder> resized;
   std::set<EpochId> stopped;
   std::set<std::int64_t> forgotten;
   std::vector<WorkerEvent> events;

@@ -5,12 +5,14 @@
 // on this machine (local_executor.h), later those of a batch system.
 
 #include "maypole/base/units.h"
+#include "maypole/daemon/head_messages.h"
 #include "maypole/daemon/worker_files.h"
 
 #include <poll.h>
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +25,12 @@ struct EpochId {
   auto operator<=>(const EpochId&) const = default;
 };
 
-struct WorkerPlace {
-  std::string server;
-  std::vector<int> devices;  // accelerators of this machine that are its own
+/// What an epoch needs whose workers may come and go.
+struct ElasticOrder {
+  int min_workers = 1;
+  int max_workers = 1;
+  int retries = 0;
+  int failures = 0;  // before this epoch
 };
 
 struct EpochOrder {
@@ -36,9 +41,11 @@ struct EpochOrder {
   std::vector<WorkerPlace> workers;     // [rank]
   double cpus_per_worker = 0;           // 0: not said
   base::Bandwidth edge_bandwidth = {};  // every edge is paced to it; not limited(): none is
+  /// Its workers have a head, which is started as its only rank 0 and says what becomes of them.
+  std::optional<ElasticOrder> elastic = {};
 };
 
-enum class WorkerEventKind { kStarted, kEnded };
+enum class WorkerEventKind { kStarted, kEnded, kState };
 struct WorkerEvent {
   WorkerEventKind kind = WorkerEventKind::kEnded;
   EpochId id;
@@ -47,6 +54,7 @@ struct WorkerEvent {
   bool never_started = false;  // no process of it was ever made, nor will be
   bool status_known = true;    // false: its shim was killed, and how it ended is not known
   WorkerExit exit = {};
+  std::optional<HeadState> state = {};  // kState: of a head
 };
 
 /// Not thread-safe: one thread owns it.
@@ -56,7 +64,9 @@ class Executor {
   /// Every rank is heard of by events: kStarted and kEnded, or kEnded alone. Call it after the order is in the store.
   virtual void start(const EpochOrder& order) = 0;
   /// After a restart: finds what runs of an epoch, and makes sure that what has not started never will. Events as for start().
-  virtual void adopt(EpochId id, int num_workers) = 0;
+  virtual void adopt(EpochId id, int num_workers, bool elastic) = 0;
+  /// Tells the head of an elastic epoch which ring is wanted now.
+  virtual void resize(EpochId id, const HeadOrder& order) = 0;
   /// Ends an epoch: SIGTERM, SIGKILL after three seconds. May be called again.
   virtual void stop(EpochId id) = 0;
   /// Removes what is kept of a job that has ended.

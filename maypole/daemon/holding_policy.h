@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The daemon's rule around any policy: what runs keeps its ring, and the policy divides what is free among those that wait.
+// The daemon's rule around any policy: within a slot what runs keeps its ring, and the policy divides what is free among those that wait.
+// Where a slot begins, jobs whose workers can come and go take part with the ring that they have, and the policy may choose another one,
+// but not none. Such a change is taken if it lets a job start that would wait otherwise, or if it pays: if the slot's utility, less what
+// the change of rings costs, is larger by kWorthwhile.
 //
 // The controller asks at every step of the daemon's clock, which is much shorter than a slot; the policy is asked as if a whole slot
 // began, about a cluster of which the held rings have been taken away. Two things more are the same for every policy: a waiting job's
@@ -13,14 +16,27 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace maypole::daemon {
 
-/// Rings that may not be changed; the daemon's core adds and removes them.
-using HeldRings = std::map<model::JobId, model::Embedding>;
+struct Held {
+  model::Embedding ring;                         // decided
+  std::optional<model::Embedding> leaving = {};  // what it had before, and may have still
+  bool resizable = false;                        // another ring may be chosen where a slot begins
+};
+/// What has been decided; the daemon's core adds and removes it.
+using HeldRings = std::map<model::JobId, Held>;
+
+/// What a job takes: on each server and link the larger of what its rings need.
+struct Taken {
+  const model::Job* job = nullptr;
+  const model::Embedding* ring = nullptr;     // may be null
+  const model::Embedding* leaving = nullptr;  // may be null
+};
 /// Servers on which nothing may start; what runs there keeps its ring.
 using ClosedServers = std::set<model::ServerId>;
 
@@ -37,9 +53,12 @@ struct HoldingOptions {
 /// The cluster with nothing on the closed servers.
 [[nodiscard]] model::Cluster open_part(const model::Cluster& cluster, const ClosedServers& closed);
 
-/// The cluster without what the rings take. A link that is full keeps one byte a second, which no job can live on: links with nothing
+inline constexpr double kWorthwhile = 0.02;
+
+/// The cluster without what is taken. A link that is full keeps one byte a second, which no job can live on: links with nothing
 /// are not part of a cluster.
-[[nodiscard]] model::Cluster without(const model::Cluster& cluster,
-                                     const std::vector<std::pair<const model::Job*, const model::Embedding*>>& rings);
+[[nodiscard]] model::Cluster without(const model::Cluster& cluster, const std::vector<Taken>& taken);
+/// Whether that is free in a cluster that without() made.
+[[nodiscard]] bool has_room(const model::Cluster& free, const Taken& wanted);
 
 }  // namespace maypole::daemon

@@ -62,7 +62,7 @@ void append_job_json(const Job& job, std::string& text) {
   text += json_number(row.finished_s);
   text += R"(, "exit_code": )";
   text += row.exit_code ? std::to_string(*row.exit_code) : "null";
-  fmt::format_to(std::back_inserter(text), R"(, "retries": {}, "resizes": 0}})", row.failures);
+  fmt::format_to(std::back_inserter(text), R"(, "retries": {}, "resizes": {}}})", row.failures, row.resizes);
 }
 
 std::string job_json(const Job& job) {

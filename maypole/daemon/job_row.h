@@ -30,7 +30,10 @@ struct JobRow {
   std::string reason;     // a sentence where there is more to say than the state
   int epoch = 0;          // of the incarnation that was started last; never used twice
   std::string ring;       // of that epoch: a line of decision_line.h; empty where it has none
-  std::string devices;    // accelerators of that epoch's ranks, "0,1;2,3"; empty where it has none
+  std::string devices;    // accelerators of that epoch's ranks, "0,1;2,3"; empty where it has none; after a '|' those of `leaving`
+  std::string leaving;    // where its ring is being changed: a line of the ring that it had before, whose places it may still have
+  int order = 0;          // to the head of this epoch, of the last change of its ring
+  int resizes = 0;        // changes of its ring that came into effect, in all epochs
   int failures = 0;       // counted against its retries
   bool stopping = false;  // it was cancelled and its workers have not all ended
   double submitted_s = 0;

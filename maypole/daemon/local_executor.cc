@@ -2,6 +2,7 @@
 #include "maypole/daemon/local_executor.h"
 
 #include "maypole/base/status.h"
+#include "maypole/daemon/head_links.h"
 #include "maypole/daemon/process_group.h"
 #include "maypole/daemon/process_identity.h"
 #include "maypole/daemon/worker_variables.h"
@@ -50,10 +51,12 @@ struct Worker {
 
 class LocalExecutor final : public Executor {
  public:
-  explicit LocalExecutor(LocalExecutorOptions options) : options_(std::move(options)), groups_(parent_of_groups()) {}
+  explicit LocalExecutor(LocalExecutorOptions options)
+      : options_(std::move(options)), groups_(parent_of_groups()), heads_(options_.identity) {}
 
   void start(const EpochOrder& order) override;
-  void adopt(EpochId id, int num_workers) override;
+  void adopt(EpochId id, int num_workers, bool elastic) override;
+  void resize(EpochId id, const HeadOrder& order) override { heads_.order(id, order); }
   void stop(EpochId id) override;
   void forget(std::int64_t job) override {
     std::error_code ignored;  // what is in the way stays; it is in nobody's way
@@ -70,7 +73,11 @@ class LocalExecutor final : public Executor {
   [[nodiscard]] std::string mark(EpochId id, int rank) const {
     return fmt::format("MAYPOLE_WORKER={}/{}/{}/{}", options_.identity, id.job, id.epoch, rank);
   }
+  [[nodiscard]] std::string group(EpochId id, int rank) const {
+    return groups_.empty() ? "" : fmt::format("{}/maypole-{}-{}-{}-{}", groups_, options_.identity, id.job, id.epoch, rank);
+  }
   absl::Status start_all(const EpochOrder& order);
+  absl::Status start_head(const EpochOrder& order);
   absl::Status start_one(EpochId id, int rank, const WorkerOrder& order);
   void adopt_one(EpochId id, int rank);
   void never(EpochId id, int rank, std::string reason);
@@ -80,6 +87,7 @@ class LocalExecutor final : public Executor {
 
   LocalExecutorOptions options_;
   std::string groups_;  // where workers get groups of their own; empty: nowhere
+  HeadLinks heads_;
   std::map<EpochId, std::vector<Worker>> epochs_;
   std::vector<WorkerEvent> events_;
 };
@@ -134,11 +142,8 @@ absl::Status LocalExecutor::start_all(const EpochOrder& order) {
   const auto environments = worker_variables(order, meeting, net::current_environment(), usable_cores());
   for (std::size_t i = 0; i < order.workers.size(); ++i) {
     const int rank = static_cast<int>(i);
-    WorkerOrder worker{order.command, environments[i], order.directory, rank == 0 ? meeting.rendezvous_fd : -1, {}};
+    WorkerOrder worker{order.command, environments[i], order.directory, rank == 0 ? meeting.rendezvous_fd : -1, group(order.id, rank)};
     worker.environment.push_back(mark(order.id, rank));
-    if (!groups_.empty()) {
-      worker.group = fmt::format("{}/maypole-{}-{}-{}-{}", groups_, options_.identity, order.id.job, order.id.epoch, rank);
-    }
     const absl::Status status = start_one(order.id, rank, worker);
     if (!status.ok()) {
       for (std::size_t left = i; left < order.workers.size(); ++left) {
@@ -151,10 +156,32 @@ absl::Status LocalExecutor::start_all(const EpochOrder& order) {
   return absl::OkStatus();
 }
 
+absl::Status LocalExecutor::start_head(const EpochOrder& order) {
+  const std::string folder = output_folder(order.id, 0);
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  HeadSpec spec;
+  spec.socket = heads_.socket_of(order.id);
+  spec.job = std::to_string(order.id.job);
+  spec.command = order.command;
+  spec.min_workers = order.elastic->min_workers;
+  spec.max_workers = order.elastic->max_workers;
+  spec.retries = std::max(0, order.elastic->retries - order.elastic->failures);
+  spec.failures = order.elastic->failures;
+  spec.first.ring = order.workers;
+  MAYPOLE_RETURN_IF_ERROR(write_head_spec(folder, spec));
+  const auto environments = worker_variables(order, {}, net::current_environment(), usable_cores());
+  WorkerOrder head{{options_.program, "head", folder}, environments.front(), order.directory, -1, group(order.id, 0)};
+  head.environment.push_back(mark(order.id, 0));
+  MAYPOLE_RETURN_IF_ERROR(start_one(order.id, 0, head));
+  heads_.watch(order.id);
+  return absl::OkStatus();
+}
+
 void LocalExecutor::start(const EpochOrder& order) {
-  const absl::Status status = start_all(order);
+  const absl::Status status = order.elastic ? start_head(order) : start_all(order);
   if (!status.ok()) {  // before the first worker
-    for (std::size_t rank = 0; rank < order.workers.size(); ++rank) {
+    for (std::size_t rank = 0; rank < (order.elastic ? 1 : order.workers.size()); ++rank) {
       never(order.id, static_cast<int>(rank), base::message(status));
     }
   }
@@ -183,7 +210,10 @@ void LocalExecutor::adopt_one(EpochId id, int rank) {
   epochs_[id].push_back(std::move(worker));
 }
 
-void LocalExecutor::adopt(EpochId id, int num_workers) {
+void LocalExecutor::adopt(EpochId id, int num_workers, bool elastic) {
+  if (elastic) {
+    heads_.watch(id);
+  }
   for (int rank = 0; rank < num_workers; ++rank) {
     adopt_one(id, rank);
   }
@@ -263,11 +293,20 @@ std::vector<WorkerEvent> LocalExecutor::poll() {
   for (auto& [id, workers] : epochs_) {
     std::erase_if(workers, [this, id = id](Worker& worker) { return advance(id, worker); });
   }
-  std::erase_if(epochs_, [](const auto& epoch) { return epoch.second.empty(); });
-  return std::exchange(events_, {});
+  std::vector<WorkerEvent> events = heads_.poll();  // what a head has said goes before its end
+  events.insert(events.end(), events_.begin(), events_.end());
+  events_.clear();
+  std::erase_if(epochs_, [this](const auto& epoch) {
+    if (epoch.second.empty()) {
+      heads_.forget(epoch.first);
+    }
+    return epoch.second.empty();
+  });
+  return events;
 }
 
 void LocalExecutor::add_to(std::vector<pollfd>& polled) const {
+  heads_.add_to(polled);
   for (const auto& [id, workers] : epochs_) {
     for (const Worker& worker : workers) {
       if (worker.shim.valid() && worker.phase != Phase::kCleaning) {
@@ -281,13 +320,13 @@ int LocalExecutor::poll_again_ms() const {
   if (!events_.empty()) {
     return 0;
   }
-  int wait = -1;
+  int wait = heads_.poll_again_ms();
   for (const auto& [id, workers] : epochs_) {
     for (const Worker& worker : workers) {
       if (worker.phase != Phase::kRunning || !worker.shim.valid()) {
-        return kWatchMs;
+        return wait < 0 ? kWatchMs : std::min(wait, kWatchMs);
       }
-      wait = worker.stopping ? 1000 : wait;
+      wait = worker.stopping && (wait < 0 || wait > 1000) ? 1000 : wait;
     }
   }
   return wait;

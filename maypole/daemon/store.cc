@@ -27,6 +27,11 @@ CREATE TABLE tokens (name TEXT PRIMARY KEY, role TEXT NOT NULL, digest TEXT NOT 
 )",
     R"(
 CREATE TABLE closed_servers (server TEXT PRIMARY KEY, reason TEXT NOT NULL, since_s REAL NOT NULL);
+)",
+    R"(
+ALTER TABLE jobs ADD COLUMN leaving TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN ring_order INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN resizes INTEGER NOT NULL DEFAULT 0;
 )"};
 constexpr auto kVersion = static_cast<std::int64_t>(kVersions.size());
 
@@ -167,6 +172,9 @@ absl::Status SqliteStore::write(const JobRow& row) {
   upsert_.bind(row.started_s);
   upsert_.bind(row.finished_s);
   upsert_.bind(row.exit_code);
+  upsert_.bind(row.leaving);
+  upsert_.bind(std::int64_t{row.order});
+  upsert_.bind(std::int64_t{row.resizes});
   return upsert_.run();
 }
 
@@ -198,11 +206,12 @@ absl::Status SqliteStore::remove_jobs(std::span<const std::int64_t> numbers) {
 }
 
 absl::StatusOr<std::vector<JobRow>> SqliteStore::jobs() {
-  MAYPOLE_ASSIGN_OR_RETURN(Statement all,
-                           Statement::prepare(database_.get(),
-                                              "SELECT number, owner, description, state, reason, epoch, ring, devices, failures, "
-                                              "stopping, submitted_s, started_s, finished_s, exit_code FROM jobs ORDER BY "
-                                              "number"));
+  MAYPOLE_ASSIGN_OR_RETURN(
+      Statement all,
+      Statement::prepare(database_.get(),
+                         "SELECT number, owner, description, state, reason, epoch, ring, devices, failures, "
+                         "stopping, submitted_s, started_s, finished_s, exit_code, leaving, ring_order, resizes FROM jobs ORDER BY "
+                         "number"));
   std::vector<JobRow> rows;
   while (true) {
     MAYPOLE_ASSIGN_OR_RETURN(const bool there, all.step());
@@ -230,6 +239,9 @@ absl::StatusOr<std::vector<JobRow>> SqliteStore::jobs() {
     row.started_s = all.optional_number();
     row.finished_s = all.optional_number();
     row.exit_code = all.optional_integer();
+    row.leaving = all.text();
+    row.order = static_cast<int>(all.integer());
+    row.resizes = static_cast<int>(all.integer());
   }
 }
 
@@ -346,10 +358,11 @@ absl::StatusOr<std::unique_ptr<Store>> open_store(const std::string& path, const
       Statement upsert,
       Statement::prepare(
           opened,
-          "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET "
+          "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET "
           "state = excluded.state, reason = excluded.reason, epoch = excluded.epoch, ring = excluded.ring, devices = excluded.devices, "
           "failures = excluded.failures, stopping = excluded.stopping, started_s = excluded.started_s, "
-          "finished_s = excluded.finished_s, exit_code = excluded.exit_code"));
+          "finished_s = excluded.finished_s, exit_code = excluded.exit_code, leaving = excluded.leaving, ring_order = excluded.ring_order, "
+          "resizes = excluded.resizes"));
   return std::make_unique<SqliteStore>(std::move(database), *std::move(identity), std::move(upsert));
 }
 

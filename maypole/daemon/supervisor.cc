@@ -17,12 +17,17 @@ namespace {
 constexpr double kLastWords = 3;      // survivors of a failure print their own errors, then they are ended
 constexpr int kMostFailedStarts = 3;  // in a row, for reasons of the machine
 constexpr std::int64_t kMostSteps = 1200;
+constexpr double kResizeSeconds = 0.5;  // that a change of a ring costs at least, where the job does not say more
 constexpr int kCancelledCode = 130;
 constexpr int kTerminatedCode = 143;
 
 int shell_code(const WorkerExit& exit) { return exit.signal != 0 ? 128 + exit.signal : exit.code; }
 
-std::string describe(const WorkerEvent& event) {
+std::string describe(const WorkerEvent& event, bool elastic = false) {
+  if (elastic && event.exit.reason.empty()) {
+    return event.exit.signal != 0 ? fmt::format("its head was killed by signal {}", event.exit.signal)
+                                  : fmt::format("its workers ended with exit code {}", event.exit.code);
+  }
   if (!event.exit.reason.empty()) {
     return fmt::format("rank {}: {}", event.rank, event.exit.reason);
   }
@@ -65,6 +70,9 @@ absl::StatusOr<formats::JobFile> Supervisor::read(const JobRow& row) const {
     if (name == "gpu" && amount != std::floor(amount)) {
       return base::error(absl::StatusCode::kInvalidArgument, "per_worker.gpu: {} is no whole number of GPUs", amount);
     }
+  }
+  if (file.job.min_workers < file.job.max_workers) {
+    file.job.progress.resize_s = std::max(file.job.progress.resize_s, kResizeSeconds);
   }
   file.job.id = row.id();
   file.job.arrival_s = static_cast<double>(step_of(row.submitted_s)) * kStep;  // the step in which it comes may already start it
@@ -167,14 +175,22 @@ absl::Status Supervisor::restore(std::vector<JobRow> rows) {
                          "`maypole drain` them",
                          number, base::message(ring.status()));
     }
-    held_[id] = *std::move(ring);
-    const std::size_t size = job.ring->ring.size();
+    held_[id].ring = *std::move(ring);
+    const std::size_t places = job.ring->ring.size();
+    const std::size_t size = job.elastic() ? 1 : places;
     Epoch& epoch = epochs_[number];
     epoch.started.assign(size, false);
     epoch.ended.assign(size, std::nullopt);
-    epoch.devices = parse_devices(job.row.devices, size);
+    const std::size_t bar = job.row.devices.find('|');
+    epoch.devices = parse_devices(job.row.devices.substr(0, bar), places);
+    if (!job.row.leaving.empty()) {
+      MAYPOLE_ASSIGN_OR_RETURN(const formats::DecisionLine before, formats::parse_decision_line(job.row.leaving, "the store", 1));
+      job.ring = before.jobs.front();
+      MAYPOLE_ASSIGN_OR_RETURN(held_[id].leaving, names.embedding(*job.ring));
+      epoch.leaving_devices = parse_devices(bar == std::string::npos ? "" : job.row.devices.substr(bar + 1), job.ring->ring.size());
+    }
     epoch.running_since_s = job.row.state == JobState::kRunning ? job.row.started_s : std::nullopt;
-    actions_.emplace_back(AdoptEpoch{{number, job.row.epoch}, static_cast<int>(size)});
+    actions_.emplace_back(AdoptEpoch{{number, job.row.epoch}, static_cast<int>(size), job.elastic()});
     if (job.row.stopping) {
       stop(number);
     }
@@ -197,11 +213,13 @@ std::vector<std::int64_t> Supervisor::holding() const {
 
 model::Amounts Supervisor::held_on(model::ServerId server) const {
   model::Amounts held(controller_.cluster().num_resources(), 0);
-  for (const auto& [id, embedding] : held_) {
-    for (const model::ServerId at : embedding.ring) {
-      for (std::size_t i = 0; i < held.size() && at == server; ++i) {
-        held[model::ResourceId::from_index(i)] += controller_.record(id).job.demand[model::ResourceId::from_index(i)];
-      }
+  for (const auto& [id, ring] : held_) {
+    const bool begun = !planned_.contains(numbers_[id.index()]);
+    const auto on_server = [&](const model::Embedding& embedding) { return std::ranges::count(embedding.ring, server); };
+    const auto workers = std::max(begun ? on_server(ring.ring) : 0, ring.leaving ? on_server(*ring.leaving) : 0);
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      const auto resource = model::ResourceId::from_index(i);
+      held[resource] += static_cast<double>(workers) * controller_.record(id).job.demand[resource];
     }
   }
   return held;
@@ -237,6 +255,9 @@ void Supervisor::on_worker(const WorkerEvent& event, double now_s) {
   Epoch& epoch = found->second;
   Job& job = jobs_.at(event.id.job);
   const auto rank = static_cast<std::size_t>(event.rank);
+  if (event.kind == WorkerEventKind::kState) {
+    return on_head(event.id.job, *event.state, now_s);
+  }
   if (event.kind == WorkerEventKind::kStarted) {
     epoch.started[rank] = true;
     if (job.row.state == JobState::kStarting && std::ranges::count(epoch.started, false) == 0) {
@@ -266,8 +287,10 @@ void Supervisor::conclude(std::int64_t number, double now_s) {
   const auto never = std::ranges::find_if(epoch.ended, [](const auto& ended) { return ended->never_started; });
   epochs_.erase(number);
   held_.erase(scheduled_.at(number));
+  planned_.erase(number);
   job.ring.reset();
-  news_ = true;
+  job.row.leaving.clear();
+  news_ = freed_ = true;
   if (job.row.stopping) {
     leave(number, JobState::kCancelled, kCancelledCode, job.row.reason, now_s);
   } else if (!epoch.stopped_because.empty()) {
@@ -281,7 +304,7 @@ void Supervisor::conclude(std::int64_t number, double now_s) {
   } else if (!epoch.cause && !epoch.stop_sent) {
     leave(number, JobState::kFinished, 0, "", now_s);
   } else {
-    const std::string why = epoch.cause ? describe(*epoch.cause) : "its workers were ended";
+    const std::string why = epoch.cause ? describe(*epoch.cause, job.elastic()) : "its workers were ended";
     const int code = epoch.cause ? shell_code(epoch.cause->exit) : kTerminatedCode;
     if (job.row.failures < job.file.retries) {
       ++job.row.failures;
@@ -296,6 +319,7 @@ void Supervisor::wait_again(std::int64_t number, std::string reason) {
   JobRow& row = jobs_.at(number).row;
   row.state = JobState::kQueued;
   row.reason = std::move(reason);
+  row.order = 0;
   row.ring.clear();
   row.devices.clear();
   changed(number);
@@ -310,9 +334,10 @@ void Supervisor::leave(std::int64_t number, JobState state, int exit_code, std::
   row.stopping = false;
   row.ring.clear();
   row.devices.clear();
+  planned_.erase(number);
   if (const auto found = scheduled_.find(number); found == scheduled_.end()) {
     // it never fitted
-  } else if (state == JobState::kCancelled) {
+  } else if (held_.erase(found->second); state == JobState::kCancelled) {
     controller_.cancelled(found->second, now_s - origin_s_);
   } else {
     controller_.finished(found->second, now_s - origin_s_);
@@ -325,43 +350,20 @@ void Supervisor::leave(std::int64_t number, JobState state, int exit_code, std::
 
 void Supervisor::start(std::int64_t number, const model::Embedding& embedding) {
   Job& job = jobs_.at(number);
-  const model::Cluster& cluster = controller_.cluster();
-  std::set<int> used;
-  for (const auto& [other, epoch] : epochs_) {
-    for (const std::vector<int>& rank : epoch.devices) {
-      used.insert(rank.begin(), rank.end());
-    }
-  }
-  const auto size = embedding.ring.size();
   Epoch epoch;
+  const std::size_t size = job.elastic() ? 1 : embedding.ring.size();
   epoch.started.assign(size, false);
   epoch.ended.assign(size, std::nullopt);
-  epoch.devices = choose_devices(cluster, job.file.job, embedding.ring, std::move(used));
-  job.ring = formats::job_line(job.row.id(), embedding, cluster);
-  formats::DecisionLine line;
-  line.slot = step_;
-  line.jobs = {*job.ring};
+  epoch.devices = choose_devices(controller_.cluster(), job.file.job, embedding.ring, used_devices());
+  job.ring = formats::job_line(job.row.id(), embedding, controller_.cluster());
   ++job.row.epoch;
+  job.row.order = 0;
   job.row.state = JobState::kStarting;
   job.row.reason.clear();
-  job.row.ring = formats::decision_json(line);
+  job.row.ring = line_of(job, embedding);
   job.row.devices = devices_text(epoch.devices);
   changed(number);
-  held_[scheduled_.at(number)] = embedding;
-
-  EpochOrder order;
-  order.id = {number, job.row.epoch};
-  order.command = job.file.command;
-  order.environment = {job.file.env.begin(), job.file.env.end()};
-  order.directory = job.file.chdir;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    order.workers.push_back({job.ring->ring[rank], epoch.devices[rank]});
-  }
-  for (const auto& [name, amount] : job.file.per_worker) {
-    order.cpus_per_worker = name == "cpu" ? amount : order.cpus_per_worker;
-  }
-  order.edge_bandwidth = job.file.job.edge_bandwidth;
-  actions_.emplace_back(std::move(order));
+  actions_.emplace_back(order_of(job, epoch, embedding));
   epochs_[number] = std::move(epoch);
 }
 
@@ -399,17 +401,17 @@ void Supervisor::run_step(std::int64_t step) {
     return;
   }
   news_ = false;
+  if (const std::int64_t slot = step / std::max<std::int64_t>(1, std::llround(options_.slot_s / kStep)); slot != slot_) {
+    slot_ = slot;
+    drop_planned();
+    mark_resizable(origin_s_ + static_cast<double>(step) * kStep);
+  }
   const sched::SlotOutcome outcome = controller_.decide(step);
   if (outcome.refused) {
     refusal_ = outcome.violations.front();
   }
   note(outcome);
-  for (const sched::Placement& placement : outcome.decision.placements) {
-    const std::int64_t number = numbers_[placement.job.index()];
-    if (!holds_capacity(jobs_.at(number).row.state)) {
-      start(number, placement.embedding);
-    }
-  }
+  plan(outcome.decision);
 }
 
 void Supervisor::decide(double now_s) {
@@ -439,6 +441,9 @@ void Supervisor::advance(double now_s) {
     }
   }
   decide(now_s);
+  if (freed_ && !planned_.empty()) {
+    begin_planned();
+  }
 }
 
 double Supervisor::next_s() const {

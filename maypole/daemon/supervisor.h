@@ -10,6 +10,11 @@
 // A job's way: queued -> starting (an epoch is chosen and its ring decided) -> running (all ranks have started) -> finished, failed or
 // cancelled; or back to queued for a retry. Its capacity is held from the decision until the last process of the epoch is gone.
 //
+// Where a job may have more or fewer workers, its epoch has a head (head_messages.h) in place of ranks. Once all its workers are in the
+// loop the policy may choose another ring for it where a slot begins. What is decided is carried out as soon as what it needs is free: a
+// job keeps the places of its old ring until the head says that nothing is left there. A change that has not begun by the next slot is
+// dropped.
+//
 // The clock counts seconds since 1970 and never goes back within the life of a Supervisor. Decisions fall on steps of kStep; whatever
 // happens is decided upon at the next one.
 
@@ -45,21 +50,29 @@ struct SupervisorOptions {
 struct AdoptEpoch {
   EpochId id;
   int num_workers = 0;
+  bool elastic = false;
+};
+struct ResizeEpoch {
+  EpochId id;
+  HeadOrder order;
 };
 struct StopEpoch {
   EpochId id;
 };
-using Action = std::variant<EpochOrder, AdoptEpoch, StopEpoch>;
+using Action = std::variant<EpochOrder, AdoptEpoch, ResizeEpoch, StopEpoch>;
 
 /// One job, as others may see it.
 struct Job {
   JobRow row;
   formats::JobFile file;
-  std::optional<formats::JobLine> ring;  // of the epoch that holds capacity
+  std::optional<formats::JobLine> ring;  // of the epoch that holds capacity, as it is in effect
   std::string blocked = {};              // why it cannot start, whoever else ends: a sentence; empty: it can
 
   /// What there is to say besides its state.
   [[nodiscard]] const std::string& reason() const { return row.state == JobState::kQueued && !blocked.empty() ? blocked : row.reason; }
+
+  /// Whether its workers may come and go, where its script has the loop.
+  [[nodiscard]] bool elastic() const { return file.job.min_workers < file.job.max_workers; }
 };
 
 /// What is told of a decision.
@@ -139,7 +152,10 @@ class Supervisor {
   struct Epoch {
     std::vector<bool> started;                      // [rank]
     std::vector<std::optional<WorkerEvent>> ended;  // [rank]
-    std::vector<std::vector<int>> devices;          // [rank]
+    std::vector<std::vector<int>> devices;          // [rank]; of an elastic job: [position in the ring]
+    std::vector<std::vector<int>> leaving_devices;  // of the ring before
+    bool looping = false;                           // its head says that workers can come and go
+    double keep_until_s = 0;                        // its ring is not changed before: a change has failed
     std::optional<WorkerEvent> cause;               // the failure that began its end
     std::optional<double> stop_at_s;                // the others are ended then
     bool stop_sent = false;
@@ -158,6 +174,19 @@ class Supervisor {
   void run_step(std::int64_t step);
   void note(const sched::SlotOutcome& outcome);
   void start(std::int64_t number, const model::Embedding& embedding);
+  void plan(const sched::Decision& decision);
+  /// Begins what is planned and has room now.
+  void begin_planned();
+  void begin_resize(std::int64_t number);
+  void drop_planned();
+  void on_head(std::int64_t number, const HeadState& state, double now_s);
+  void head_answered(std::int64_t number, const HeadState& state, double now_s);
+  void mark_resizable(double now_s);
+  [[nodiscard]] std::set<int> used_devices() const;
+  [[nodiscard]] EpochOrder order_of(const Job& job, const Epoch& epoch, const model::Embedding& embedding) const;
+  [[nodiscard]] Action resize_action(const Job& job) const;
+  [[nodiscard]] std::string line_of(const Job& job, const model::Embedding& embedding) const;
+  [[nodiscard]] absl::StatusOr<model::Embedding> embed(const Job& job, const std::vector<std::string>& servers) const;
   void stop(std::int64_t number);
   void conclude(std::int64_t number, double now_s);
   void leave(std::int64_t number, JobState state, int exit_code, std::string reason, double now_s);
@@ -176,6 +205,9 @@ class Supervisor {
   std::vector<std::int64_t> numbers_;               // [JobId]
   std::map<std::int64_t, Epoch> epochs_;            // of jobs that hold capacity
   std::map<std::int64_t, int> failed_starts_;       // in a row
+  std::set<std::int64_t> planned_;                  // decided and not begun: what they need is not free yet
+  bool freed_ = false;                              // something is, since begin_planned() looked last
+  std::int64_t slot_ = -1;                          // decided in last, of the slots that the policy plans for
   std::set<std::int64_t> changes_;
   std::vector<Action> actions_;
   std::vector<DecisionNote> decisions_;

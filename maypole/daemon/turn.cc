@@ -10,7 +10,9 @@ void Turn::carry_out(const Action& action) {
   if (const auto* order = std::get_if<EpochOrder>(&action)) {
     executor_->start(*order);
   } else if (const auto* adopt = std::get_if<AdoptEpoch>(&action)) {
-    executor_->adopt(adopt->id, adopt->num_workers);
+    executor_->adopt(adopt->id, adopt->num_workers, adopt->elastic);
+  } else if (const auto* resize = std::get_if<ResizeEpoch>(&action)) {
+    executor_->resize(resize->id, resize->order);
   } else {
     executor_->stop(std::get<StopEpoch>(action).id);
   }

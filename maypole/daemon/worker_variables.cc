@@ -47,7 +47,7 @@ Variables common_variables(const EpochOrder& order, const MeetingPoint& meeting,
   variables["MAYPOLE_JOB_ID"] = std::to_string(order.id.job);
   variables["MAYPOLE_SECRET"] = meeting.secret;
   variables["MAYPOLE_RENDEZVOUS"] = fmt::format("127.0.0.1:{}", meeting.rendezvous_port);
-  if (order.edge_bandwidth.limited() && num_workers > 1) {
+  if (order.edge_bandwidth.limited() && (num_workers > 1 || order.elastic)) {
     constexpr double kBitsPerByte = 8;
     variables["MAYPOLE_BANDWIDTH"] =
         fmt::format("{:.6f}Mbps", order.edge_bandwidth.bytes_per_second / base::kPayloadShare * kBitsPerByte / 1e6);

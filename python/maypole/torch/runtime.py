@@ -96,7 +96,8 @@ def init(backend=None, timeout=None):
         raise UsageError(f"there is no backend '{backend}'; there are {' and '.join(BACKENDS)}")
     place = Runtime(environment.rank, environment.num_ranks, environment.local_rank, environment)
     seat = elastic_seat.take_seat(environment)
-    if seat is not None:
+    # Of the daemon's jobs that may have more or fewer workers those without our ring keep the number they started with.
+    if seat is not None and not (backend == "c10d" and "MAYPOLE_ELASTIC_OPTIONAL" in os.environ):
         _join_elastic(place, seat, backend, timeout)
     elif place.size > 1:
         place.apart = ApartWatch(place.rank, place.size, backend)
