@@ -228,3 +228,14 @@ def test_commands_wait_for_a_daemon_that_is_starting(cluster):
     assert early.communicate(timeout=LIMIT_S)[0] == b"1\n"
     assert early.returncode == 0
     assert cluster.call("wait", "1").returncode == 0
+
+
+def test_down_by_an_address_does_not_wait_for_the_daemon_of_another_folder(cluster, tmp_path_factory):
+    cluster.up()
+    other = Cluster(tmp_path_factory.mktemp("other"))
+    other.up()
+    address, token = ((other.data / name).read_text().strip() for name in ("address", "token"))
+    ended = cluster.call("down", env={"MAYPOLE_ADDRESS": address, "MAYPOLE_TOKEN": token})
+    assert ended.returncode == 0, ended.stderr
+    assert other.daemon.wait(LIMIT_S) == 0
+    assert cluster.daemon.poll() is None

@@ -5,16 +5,15 @@
 #include "maypole/base/units.h"
 #include "maypole/cli/cluster_command.h"
 #include "maypole/cli/policy_spec.h"
+#include "maypole/daemon/client.h"
 #include "maypole/daemon/daemon.h"
+#include "maypole/daemon/data_dir.h"
 #include "maypole/daemon/shim.h"
 #include "maypole/daemon/this_machine.h"
 #include "maypole/formats/cluster_file.h"
 #include "maypole/formats/text_file.h"
 #include "maypole/net/address.h"
 #include "maypole/net/socket.h"
-
-#include <fcntl.h>
-#include <sys/file.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -120,10 +119,9 @@ struct WrittenDown {
   bool leave_jobs = false;
 };
 
-/// The daemon holds the lock of its data directory while it lives.
-void wait_until_unlocked(const std::string& data_dir) {
-  const base::Fd lock(::open((data_dir + "/lock").c_str(), O_RDWR | O_CLOEXEC));
-  while (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+/// A daemon has its data directory until it has ended. One that was called by an address keeps its data elsewhere.
+void wait_until_ended(const daemon::ClientOptions& options) {
+  while (!daemon::address_given(options) && daemon::daemon_has(daemon::data_dir_of(options.data_dir))) {
     constexpr std::chrono::milliseconds kAgain{20};
     std::this_thread::sleep_for(kAgain);
   }
@@ -165,7 +163,7 @@ std::function<int()> add_down(CLI::App& app) {
       return 0;
     });
     if (code == 0) {  // our own connection is closed by now: the daemon waits for those that are open
-      wait_until_unlocked(daemon::data_dir_of(written->flags.client.data_dir));
+      wait_until_ended(written->flags.client);
       fmt::print("{}", written->flags.json ? "{}\n" : "");
     }
     return code;

@@ -3,6 +3,7 @@
 
 #include "maypole/base/status.h"
 #include "maypole/base/units.h"
+#include "maypole/daemon/data_dir.h"
 #include "maypole/formats/document.h"
 #include "maypole/net/address.h"
 
@@ -71,7 +72,9 @@ class HttpClient final : public Client {
     client_.set_default_headers({{"Authorization", "Bearer " + token}});
     client_.set_keep_alive(true);
     client_.set_tcp_nodelay(true);
+    constexpr time_t kConnectSeconds = 10;
     constexpr time_t kAnswerSeconds = 60;
+    client_.set_connection_timeout(kConnectSeconds);
     client_.set_read_timeout(kAnswerSeconds);
   }
 
@@ -108,7 +111,7 @@ class HttpClient final : public Client {
 absl::StatusOr<std::unique_ptr<Client>> attempt(const ClientOptions& options, const std::string& data_dir) {
   std::string address = options.address.empty() ? variable("MAYPOLE_ADDRESS") : options.address;
   const bool given = !address.empty();
-  if (!given) {
+  if (!given && daemon_has(data_dir)) {  // else another program may listen there now, which must not get the token
     address = first_word(data_dir + "/address");
   }
   if (address.empty()) {
@@ -139,6 +142,8 @@ absl::StatusOr<std::unique_ptr<Client>> attempt(const ClientOptions& options, co
 }
 
 }  // namespace
+
+bool address_given(const ClientOptions& options) { return !options.address.empty() || !variable("MAYPOLE_ADDRESS").empty(); }
 
 std::string default_data_dir() {
   const std::string state = variable("XDG_STATE_HOME");

@@ -23,6 +23,9 @@ struct ClientOptions {
 /// The one of the options, of MAYPOLE_DATA_DIR, or the default.
 [[nodiscard]] std::string data_dir_of(const std::string& written);
 
+/// Whether the options, or MAYPOLE_ADDRESS, say where the daemon is; else its data directory does.
+[[nodiscard]] bool address_given(const ClientOptions& options);
+
 struct Answer {
   int status = 0;
   std::string body;

@@ -4,6 +4,7 @@
 #include "maypole/base/status.h"
 #include "maypole/daemon/access.h"
 #include "maypole/daemon/api.h"
+#include "maypole/daemon/data_dir.h"
 #include "maypole/daemon/event_feed.h"
 #include "maypole/daemon/event_streams.h"
 #include "maypole/daemon/http_server.h"
@@ -14,9 +15,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +23,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -51,24 +49,6 @@ absl::Status write_private(const std::string& path, const std::string& text) {
     return base::errno_error(errno, "write {}", path);
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<base::Fd> lock_data_dir(const std::string& data_dir) {
-  std::error_code failed;
-  std::filesystem::create_directories(data_dir + "/jobs", failed);
-  if (failed) {
-    return base::error(absl::StatusCode::kInvalidArgument, "cannot make the data directory {}: {}", data_dir, failed.message());
-  }
-  ::chmod(data_dir.c_str(), 0700);
-  base::Fd lock(::open((data_dir + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock.valid()) {
-    return base::errno_error(errno, "open {}/lock", data_dir);
-  }
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return base::error(absl::StatusCode::kFailedPrecondition, "another daemon runs with the data directory {}: end it by `maypole down`",
-                       data_dir);
-  }
-  return lock;
 }
 
 std::string owner_token(const std::string& data_dir) {

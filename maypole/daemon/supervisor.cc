@@ -135,7 +135,9 @@ void Supervisor::forget(std::int64_t number) {
 }
 
 absl::Status Supervisor::restore(std::vector<JobRow> rows) {
-  for (const JobRow& row : rows) {
+  const double now_s = origin_s_;
+  for (JobRow& row : rows) {
+    row.submitted_s = std::min(row.submitted_s, now_s);  // the machine's clock was ahead when it came
     origin_s_ = has_ended(row.state) ? origin_s_ : std::min(origin_s_, row.submitted_s);
   }
   const formats::NamedCluster names(controller_.cluster());
@@ -166,8 +168,15 @@ absl::Status Supervisor::restore(std::vector<JobRow> rows) {
     if (!holds_capacity(job.row.state)) {
       continue;
     }
-    MAYPOLE_ASSIGN_OR_RETURN(const formats::DecisionLine line, formats::parse_decision_line(job.row.ring, "the store", 1));
-    job.ring = line.jobs.front();
+    const auto ring_of = [&](const std::string& text) -> absl::StatusOr<formats::JobLine> {
+      const auto line = formats::parse_decision_line(text, "its ring", 1);
+      if (!line.ok() || line->jobs.size() != 1) {
+        return base::error(absl::StatusCode::kInternal, "the store is damaged: job {} is {} without a ring{}", number,
+                           name_of(job.row.state), line.ok() ? "" : fmt::format(": {}", base::message(line.status())));
+      }
+      return line->jobs.front();
+    };
+    MAYPOLE_ASSIGN_OR_RETURN(job.ring, ring_of(job.row.ring));
     absl::StatusOr<model::Embedding> ring = names.embedding(*job.ring);
     if (!ring.ok()) {
       return base::error(absl::StatusCode::kFailedPrecondition,
@@ -184,12 +193,12 @@ absl::Status Supervisor::restore(std::vector<JobRow> rows) {
     const std::size_t bar = job.row.devices.find('|');
     epoch.devices = parse_devices(job.row.devices.substr(0, bar), places);
     if (!job.row.leaving.empty()) {
-      MAYPOLE_ASSIGN_OR_RETURN(const formats::DecisionLine before, formats::parse_decision_line(job.row.leaving, "the store", 1));
-      job.ring = before.jobs.front();
+      MAYPOLE_ASSIGN_OR_RETURN(job.ring, ring_of(job.row.leaving));
       MAYPOLE_ASSIGN_OR_RETURN(held_[id].leaving, names.embedding(*job.ring));
       epoch.leaving_devices = parse_devices(bar == std::string::npos ? "" : job.row.devices.substr(bar + 1), job.ring->ring.size());
     }
-    epoch.running_since_s = job.row.state == JobState::kRunning ? job.row.started_s : std::nullopt;
+    epoch.running_since_s =
+        job.row.state == JobState::kRunning ? std::optional(std::min(job.row.started_s.value_or(now_s), now_s)) : std::nullopt;
     actions_.emplace_back(AdoptEpoch{{number, job.row.epoch}, static_cast<int>(size), job.elastic()});
     if (job.row.stopping) {
       stop(number);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/daemon/supervisor.h"
 
+#include "maypole/base/status.h"
 #include "maypole/daemon/supervisor_testing.h"
 #include "maypole/model/status_testing.h"
 
@@ -217,6 +218,28 @@ TEST_P(SupervisorTest, ReservationsOfRingsNeverExceedTheirLinks) {
   EXPECT_NE(hand_.state(jobs[0]) == JobState::kStarting, hand_.state(jobs[1]) == JobState::kStarting);
   EXPECT_EQ(hand_.state(free), JobState::kStarting) << "it reserves nothing";
   EXPECT_EQ(hand_.supervisor.refusal(), "");
+}
+
+TEST_P(SupervisorTest, AJobThatCameWhileTheClockWasAheadDoesNotWaitForThatTime) {
+  const std::int64_t job = hand_.submit();
+  JobRow row = hand_.row(job);
+  row.submitted_s += 1e6;
+  SupervisorHand after(GetParam());
+  ASSERT_TRUE(after.supervisor.restore({row}).ok());
+  after.pass(1);
+  EXPECT_EQ(after.state(job), JobState::kStarting);
+}
+
+TEST_P(SupervisorTest, ADamagedStoreIsSaidInALineAndNotStartedFrom) {
+  const std::int64_t job = hand_.submit();
+  hand_.pass(1);
+  for (const std::string& ring : {std::string(), std::string("{"), std::string(R"({"slot": 0, "jobs": {}})")}) {
+    JobRow row = hand_.row(job);
+    row.ring = ring;
+    SupervisorHand after(GetParam());
+    EXPECT_THAT(base::message(after.supervisor.restore({row})),
+                ::testing::HasSubstr("the store is damaged: job 1 is starting without a ring"));
+  }
 }
 
 TEST_P(SupervisorTest, AfterARestartWhatRanIsAdoptedInPlaceAndOthersGetOnlyTheRest) {

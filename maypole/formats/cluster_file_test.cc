@@ -150,6 +150,14 @@ TEST(ClusterFileTest, AliasesAreWhatTheyRepeat) {
   EXPECT_THAT(parse_cluster("version: &v [*v]\n", "c.yaml"), FailsWith("c.yaml:1: an alias stands inside what it repeats"));
 }
 
+TEST(ClusterFileTest, ALongTextRepeatedManyTimesIsRefusedBeforeItFillsTheMemory) {
+  std::string text = "version: 1\nservers:\n - &t " + std::string(100'000, 'x') + "\n";
+  for (int i = 0; i < 10'000; ++i) {
+    text += " - *t\n";
+  }
+  EXPECT_THAT(parse_cluster(text, "c.yaml"), FailsWith("more than 2000000 values"));
+}
+
 TEST(ClusterFileTest, ATextIsOneDocument) {
   EXPECT_THAT(parse_cluster("version: 1\n---\nversion: 1\n", "c.yaml"), FailsWith("c.yaml: holds more than one document"));
   EXPECT_THAT(parse_cluster("ip,DSW\nh0,G6:\n h1: 2\n", "c.yaml"), FailsWith("c.yaml"));

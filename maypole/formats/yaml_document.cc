@@ -80,8 +80,10 @@ class YamlTree : public YAML::EventHandler {
   }
 
   void add_leaf(Node::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& text) {
-    if (status_.ok() && count(1, mark)) {
-      Part part;
+    Part part;
+    constexpr std::size_t kNodeBytes = 64;  // an alias repeats its anchor's text as well
+    part.nodes += static_cast<std::int64_t>(text.size() / kNodeBytes);
+    if (status_.ok() && count(part.nodes, mark)) {
       part.node = {.kind = kind, .line = mark.line + 1, .text = text, .items = {}, .fields = {}};
       part.anchor = anchor;
       finish(std::move(part));
