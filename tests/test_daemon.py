@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from daemon_cluster import Cluster, ended, makes_groups, marked, say
-from running import LIMIT_S, PROGRAM, need_program, until
+from running import LIMIT_S, NSENTER, PROGRAM, need_program, until
 
 
 def cluster_groups(cluster: Cluster) -> list[Path]:
@@ -153,18 +153,125 @@ def test_down_refuses_while_a_job_runs_and_may_leave_it(cluster):
     assert cluster.call("wait", job).returncode == 0
 
 
+RING = (
+    "import torch\nimport maypole.torch as maypole\nmaypole.init()\n"
+    "t = maypole.all_reduce(torch.full((1000,), float(maypole.rank() + 1)), op='sum')\n"
+    "print('sum', int(t[0]), 'size', maypole.size())\n"
+)
+
+
 def test_a_ring_of_workers_trains_under_the_daemon(cluster):
     pytest.importorskip("torch")
-    (cluster.folder / "train.py").write_text(
-        "import torch\nimport maypole.torch as maypole\nmaypole.init()\n"
-        "t = maypole.all_reduce(torch.full((1000,), float(maypole.rank() + 1)), op='sum')\n"
-        "print('sum', int(t[0]), 'size', maypole.size())\n"
-    )
+    (cluster.folder / "train.py").write_text(RING)
     cluster.up()
     job = cluster.submit("--workers", "2", "--bandwidth", "1Gbps", "--", sys.executable, "train.py")
     waited = cluster.call("wait", job)
     assert waited.returncode == 0, waited.stderr + cluster.ok("logs", job)
     assert sorted(cluster.ok("logs", job).splitlines()) == ["[0] sum 3 size 2", "[1] sum 3 size 2"]
+
+
+def two_servers(names: list[str], launcher: str) -> str:
+    """The ids of servers are names of network namespaces."""
+    return "version: 1\nservers:\n" + "".join(f"  - {{id: {name}, capacity: {{cpu: 2}}, launcher: '{launcher}'}}\n" for name in names)
+
+
+def test_workers_of_servers_with_a_launcher_start_and_meet_there(cluster, two_namespaces):
+    (cluster.folder / "cluster.yaml").write_text(two_servers(two_namespaces, NSENTER))
+    cluster.up("--cluster", "cluster.yaml")
+    inside = "cat /proc/net/dev | tr -d ' ' | grep -c ^eth0:; readlink /proc/self/ns/net; echo $MAYPOLE_RENDEZVOUS $MASTER_ADDR; exit $RANK"
+    job = cluster.submit("--workers", "3", *say(inside))
+    assert cluster.call("wait", job).returncode in (1, 2)
+    lines = cluster.ok("logs", job).splitlines()
+    networks = {line.split()[0]: line.split()[1] for line in lines if "net:" in line}
+    places = set(networks.values())
+    assert len(places) == 2 and os.readlink("/proc/self/ns/net") not in places
+    met = {tuple(line.split()[1:]) for line in lines if line.split()[-1].startswith("10.78.0.")}
+    assert len(met) == 1, "all are told the same address, which is one of the namespaces' own"
+    ((rendezvous, master),) = met
+    assert rendezvous.startswith(f"{master}:")
+
+
+def test_a_ring_trains_across_namespaces_and_goes_on_without_the_daemon(cluster, two_namespaces):
+    pytest.importorskip("torch")
+    (cluster.folder / "cluster.yaml").write_text(two_servers(two_namespaces, NSENTER))
+    (cluster.folder / "train.py").write_text(
+        "import os, time\nopen('begun', 'w')\nwhile not os.path.exists('go'): time.sleep(0.02)\n" + RING
+    )
+    cluster.up("--cluster", "cluster.yaml")
+    job = cluster.submit("--workers", "4", "--", sys.executable, "train.py")
+    until(lambda: (cluster.folder / "begun").exists(), "a worker's start")
+    cluster.until_state(job, "running")
+    cluster.kill()
+    cluster.up("--cluster", "cluster.yaml")
+    (cluster.folder / "go").touch()
+    waited = cluster.call("wait", job)
+    assert waited.returncode == 0, waited.stderr + cluster.ok("logs", job)
+    assert sorted(cluster.ok("logs", job).splitlines()) == [f"[{rank}] sum 10 size 4" for rank in range(4)]
+
+
+def test_the_shim_is_watched_and_not_the_launcher_that_stays_beside_it(cluster):
+    (cluster.folder / "cluster.yaml").write_text(two_servers(["a"], 'sh -c "{command}; true"'))
+    cluster.up("--cluster", "cluster.yaml")
+    job = cluster.submit(*say("touch begun; while [ ! -e go ]; do sleep 0.02; done; exit 5"))
+    until(lambda: (cluster.folder / "begun").exists(), "the worker's start")
+    cluster.until_state(job, "running")
+    (cluster.folder / "go").touch()
+    assert cluster.call("wait", job).returncode == 5
+    again = cluster.submit(*say("sleep 1000"))
+    cluster.until_state(again, "running")
+    cluster.ok("cancel", again)
+    assert cluster.call("wait", again).returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("launcher", "word"),
+    [
+        ("nsenter --net=/run/netns/no-such-{host} {command}", "no-such-a"),
+        ("sh -c 'echo only so >&2; exit 3' {command}", "only so"),
+        ("no-such-program {command}", "no-such-program"),
+    ],
+)
+def test_a_launcher_that_starts_nothing_gives_the_job_its_reason(cluster, launcher, word):
+    (cluster.folder / "cluster.yaml").write_text(two_servers(["a"], launcher.replace("'", "''")))
+    cluster.up("--cluster", "cluster.yaml")
+    waited = cluster.call("wait", cluster.submit(*say("true")))
+    assert waited.returncode == 1
+    assert word in waited.stderr
+
+
+def test_a_launcher_that_names_no_command_is_refused(cluster):
+    (cluster.folder / "cluster.yaml").write_text(two_servers(["a"], "ssh {host}"))
+    assert cluster.up("--cluster", "cluster.yaml") == ""
+    _, errors = cluster.daemon.communicate()
+    assert cluster.daemon.returncode == 2 and "{command}" in errors and len(errors.splitlines()) == 1
+    cluster.up()
+
+
+def test_workers_of_servers_that_divide_the_machine_run_on_cores_of_their_own(cluster):
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        pytest.skip("this machine has one core")
+    servers = "  - {id: s0, capacity: {cpu: 1}}\n  - {id: s1, capacity: {cpu: 1}}\n"
+    (cluster.folder / "cluster.yaml").write_text("version: 1\nservers:\n" + servers)
+    cluster.up("--cluster", "cluster.yaml")
+    job = cluster.submit("--workers", "2", *say("grep Cpus_allowed_list /proc/self/status; while [ ! -e go ]; do sleep 0.02; done"))
+    until(lambda: cluster.ok("logs", job).count("list") == 2, "both workers' output")
+    cluster.kill()
+    cluster.up("--cluster", "cluster.yaml")  # what runs keeps its cores
+    (cluster.folder / "go").touch()
+    assert cluster.call("wait", job).returncode == 0
+    assert {int(line.split()[-1]) for line in cluster.ok("logs", job).splitlines()} == set(usable[:2])
+
+
+def test_workers_of_servers_with_more_cores_than_the_machine_are_held_by_a_quota_or_that_is_said(cluster):
+    (cluster.folder / "cluster.yaml").write_text("version: 1\nservers:\n  - {id: s0, capacity: {cpu: 4096}}\n")
+    cluster.up("--cluster", "cluster.yaml")
+    job = cluster.submit("--cpus", "0.5", *say("grep -E ':cpu(,cpuacct)?:|^0:' /proc/self/cgroup"))
+    assert cluster.call("wait", job).returncode == 0
+    held = cluster.identity() in cluster.ok("logs", job)
+    cluster.ok("down")
+    _, errors = cluster.daemon.communicate()
+    assert held or "counted and not held" in errors
 
 
 def test_users_change_their_own_jobs_only_and_strangers_see_nothing(cluster):

@@ -4,10 +4,13 @@
 #include "maypole/base/status.h"
 #include "maypole/base/units.h"
 #include "maypole/cli/cluster_command.h"
+#include "maypole/cli/launcher_template.h"
 #include "maypole/cli/policy_spec.h"
 #include "maypole/daemon/client.h"
+#include "maypole/daemon/core_choice.h"
 #include "maypole/daemon/daemon.h"
 #include "maypole/daemon/data_dir.h"
+#include "maypole/daemon/process_group.h"
 #include "maypole/daemon/shim.h"
 #include "maypole/daemon/this_machine.h"
 #include "maypole/formats/cluster_file.h"
@@ -50,15 +53,31 @@ absl::StatusOr<model::Cluster> cluster_of(const Written& written) {
   }
   MAYPOLE_ASSIGN_OR_RETURN(const std::string text, formats::read_text_file(written.cluster));
   const std::string name = formats::file_name(written.cluster);
-  MAYPOLE_ASSIGN_OR_RETURN(model::Cluster cluster, formats::parse_cluster(text, name));
-  if (written.cluster.ends_with(".yaml") || written.cluster.ends_with(".yml")) {
-    MAYPOLE_ASSIGN_OR_RETURN(const formats::Launchers launchers, formats::parse_launchers(text, name));
-    if (!launchers.empty()) {
-      return error(kInvalid, "{}: server '{}' has a launcher: this version starts all workers on this machine, so leave launchers out",
-                   name, launchers.begin()->first);
-    }
+  return formats::parse_cluster(text, name);
+}
+
+absl::StatusOr<daemon::Launchers> launchers_of(const Written& written, const daemon::DaemonOptions& options) {
+  daemon::Launchers launchers;
+  if (!written.cluster.ends_with(".yaml") && !written.cluster.ends_with(".yml")) {
+    return launchers;
   }
-  return cluster;
+  const std::string name = formats::file_name(written.cluster);
+  MAYPOLE_ASSIGN_OR_RETURN(const std::string text, formats::read_text_file(written.cluster));
+  MAYPOLE_ASSIGN_OR_RETURN(const formats::Launchers templates, formats::parse_launchers(text, name));
+  for (const auto& [server, launcher] : templates) {
+    if (const absl::Status status = check_launcher(launcher); !status.ok()) {
+      return error(kInvalid, "{}: launcher of server '{}': {}", name, server, base::message(status));
+    }
+    for (const std::string& path : {options.program, options.data_dir}) {
+      if (!is_shell_safe(path)) {
+        return error(kInvalid, "'{}' holds characters that a launcher's shell would change: use a path without them", path);
+      }
+    }
+    launchers[server] = [server = server, launcher = launcher](const std::vector<std::string>& command) {
+      return expand_launcher(launcher, server, command);
+    };
+  }
+  return launchers;
 }
 
 absl::StatusOr<double> positive_seconds(const char* option, const std::string& text) {
@@ -69,6 +88,18 @@ absl::StatusOr<double> positive_seconds(const char* option, const std::string& t
     return error(kInvalid, "{}: '{}' is below 1 s", option, text);
   }
   return seconds;
+}
+
+void say_if_cores_are_only_counted(const model::Cluster& cluster, const daemon::DaemonOptions& options) {
+  const std::vector<int> usable = daemon::usable_cores();
+  const double declared = daemon::declared_cores(cluster);
+  if (options.hold_cores && declared > 0 && daemon::divide_cores(cluster, usable).empty() && daemon::parent_of_quotas().empty()) {
+    fmt::print(
+        stderr,
+        "maypole up: servers of the cluster file have {:g} cores, this machine {}, and this user sets no cpu quotas: their cores are "
+        "counted and not held\n",
+        declared, usable.size());
+  }
 }
 
 absl::Status run(const Written& written) {
@@ -99,6 +130,11 @@ absl::Status run(const Written& written) {
   MAYPOLE_RETURN_IF_ERROR(for_option("--cluster", cluster.status()));
   std::error_code failed;
   options.program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+  absl::StatusOr<daemon::Launchers> launchers = launchers_of(written, options);
+  MAYPOLE_RETURN_IF_ERROR(for_option("--cluster", launchers.status()));
+  options.launchers = *std::move(launchers);
+  options.hold_cores = !written.cluster.empty();
+  say_if_cores_are_only_counted(*cluster, options);
   const std::size_t num_servers = cluster->num_servers();
   return daemon::run_daemon(
       options, *std::move(cluster), std::move(policy),

@@ -99,6 +99,7 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
   MAYPOLE_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, open_store(options.data_dir + "/store.db"));
   const DaemonTime time;
   const base::SteadyClock clock;
+  const ServerCores cores = options.hold_cores ? divide_cores(cluster, usable_cores()) : ServerCores{};
   Supervisor supervisor(std::move(cluster), std::move(policy), {.slot_s = options.slot_s, .age_s = options.age_s}, clock, time.now_s());
   MAYPOLE_ASSIGN_OR_RETURN(std::vector<JobRow> rows, store->jobs());
   MAYPOLE_RETURN_IF_ERROR(supervisor.restore(std::move(rows)));
@@ -110,8 +111,12 @@ absl::Status run_daemon(const DaemonOptions& options, model::Cluster cluster, st
   }
   MAYPOLE_ASSIGN_OR_RETURN(Access access, Access::load(*store));
   MAYPOLE_RETURN_IF_ERROR(keep_owner_token(access, options.data_dir, time.now_s()));
-  const std::unique_ptr<Executor> executor =
-      make_local_executor({.folder = options.data_dir + "/jobs", .identity = store->identity(), .program = options.program});
+  const std::unique_ptr<Executor> executor = make_local_executor({.folder = options.data_dir + "/jobs",
+                                                                  .identity = store->identity(),
+                                                                  .program = options.program,
+                                                                  .cores = cores,
+                                                                  .hold_cores = options.hold_cores,
+                                                                  .launchers = options.launchers});
   EventLog events;
   EventFeed feed(events, supervisor, time.now_s());
   Api api({.supervisor = &supervisor,

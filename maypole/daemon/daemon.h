@@ -9,6 +9,7 @@
 
 #include "maypole/base/clock.h"
 #include "maypole/daemon/executor.h"
+#include "maypole/daemon/local_executor.h"
 #include "maypole/daemon/mailbox.h"
 #include "maypole/daemon/retention.h"
 #include "maypole/daemon/store.h"
@@ -31,6 +32,8 @@ struct DaemonOptions {
   double age_s = 600;
   KeepEnded keep_ended;
   std::string program;  // `maypole`
+  Launchers launchers;
+  bool hold_cores = false;  // of servers of a cluster file
 };
 
 /// Runs until a signal (SIGTERM, SIGINT, SIGHUP) or a request ends it; workers go on. `ready` is called once with the address when it

@@ -10,7 +10,6 @@
 #include "maypole/net/hmac.h"
 #include "maypole/net/ports.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +19,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace maypole::daemon {
@@ -28,12 +28,6 @@ namespace {
 
 constexpr int kWatchMs = 10;                      // while a shim has not claimed, or processes are being killed
 constexpr std::chrono::seconds kShimMayNeed{10};  // from SIGTERM until its shim has ended a worker; then the shim itself is killed
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 double wall_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -44,15 +38,42 @@ struct Worker {
   int rank = 0;
   Phase phase = Phase::kLaunching;
   base::Fd shim;    // its process; readable when that has ended
-  pid_t child = 0;  // the shim's number where it is a child of ours, which must be waited for
+  pid_t child = 0;  // our own, which must be waited for: the shim, or the launcher that starts it
+  base::Fd errors;  // what a launcher, or its shim before it claims, has to say
   bool stopping = false;
   std::optional<base::TimePoint> kill_shim_at;
+  std::vector<int> cores;
 };
+
+/// The first line of what its launcher said.
+std::string why_not_started(const Worker& worker) {
+  std::string text(1024, '\0');
+  pollfd polled = {worker.errors.get(), POLLIN, 0};
+  const bool said = worker.errors.valid() && ::poll(&polled, 1, 0) > 0;
+  const ssize_t got = said ? ::read(worker.errors.get(), text.data(), text.size()) : 0;
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  text = text.substr(0, text.find('\n'));
+  return text.empty() ? "its shim did not start" : "its launcher did not start it: " + text;
+}
+
+/// Rank 0 hosts; the first rank on another server tells from where it is seen.
+std::vector<MeetingRole> meeting_roles(const std::vector<WorkerPlace>& workers) {
+  std::vector<MeetingRole> roles(workers.size(), MeetingRole::kGuest);
+  const auto witness = std::ranges::find_if(workers, [&](const WorkerPlace& place) { return place.server != workers[0].server; });
+  roles[0] = witness == workers.end() ? MeetingRole::kHostAlone : MeetingRole::kHost;
+  if (witness != workers.end()) {
+    roles[static_cast<std::size_t>(witness - workers.begin())] = MeetingRole::kWitness;
+  }
+  return roles;
+}
 
 class LocalExecutor final : public Executor {
  public:
   explicit LocalExecutor(LocalExecutorOptions options)
-      : options_(std::move(options)), groups_(parent_of_groups()), heads_(options_.identity) {}
+      : options_(std::move(options)),
+        groups_(parent_of_groups()),
+        heads_(options_.identity),
+        quotas_(options_.hold_cores ? parent_of_quotas() : "") {}
 
   void start(const EpochOrder& order) override;
   void adopt(EpochId id, int num_workers, bool elastic) override;
@@ -78,7 +99,11 @@ class LocalExecutor final : public Executor {
   }
   absl::Status start_all(const EpochOrder& order);
   absl::Status start_head(const EpochOrder& order);
-  absl::Status start_one(EpochId id, int rank, const WorkerOrder& order);
+  absl::Status start_one(EpochId id, int rank, const std::string& server, const WorkerOrder& order);
+  [[nodiscard]] bool is_launched(const EpochOrder& order) const;
+  void hold_cores(const std::string& server, double wanted, const std::string& name, WorkerOrder& order) const;
+  void follow_shim(Worker& worker, const Claim& claim);
+  void reap(pid_t child);
   void adopt_one(EpochId id, int rank);
   void never(EpochId id, int rank, std::string reason);
   /// True: the worker is over and its event told.
@@ -86,9 +111,12 @@ class LocalExecutor final : public Executor {
   bool shim_ended(EpochId id, Worker& worker);
 
   LocalExecutorOptions options_;
+  ProcessIdentity own_ = own_identity();
   std::string groups_;  // where workers get groups of their own; empty: nowhere
   HeadLinks heads_;
   std::map<EpochId, std::vector<Worker>> epochs_;
+  std::string quotas_;        // where workers get groups that limit their cores; empty: nowhere
+  std::vector<pid_t> dying_;  // children that are no worker's any more and have not been waited for
   std::vector<WorkerEvent> events_;
 };
 
@@ -97,7 +125,7 @@ void LocalExecutor::never(EpochId id, int rank, std::string reason) {
       {.kind = WorkerEventKind::kEnded, .id = id, .rank = rank, .never_started = true, .exit = {1, 0, wall_seconds(), std::move(reason)}});
 }
 
-absl::Status LocalExecutor::start_one(EpochId id, int rank, const WorkerOrder& order) {
+absl::Status LocalExecutor::start_one(EpochId id, int rank, const std::string& server, const WorkerOrder& order) {
   const std::string folder = output_folder(id, rank);
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -113,14 +141,20 @@ absl::Status LocalExecutor::start_one(EpochId id, int rank, const WorkerOrder& o
   options.standard_output = net::Stdio::kNull;
   options.standard_error = net::Stdio::kNull;
   options.new_session = true;
+  if (const auto launcher = options_.launchers.find(server); launcher != options_.launchers.end()) {
+    MAYPOLE_ASSIGN_OR_RETURN(options.command, launcher->second(options.command));
+    options.standard_error = net::Stdio::kPipe;
+  }
   if (order.inherited_fd >= 0) {
     options.inherited_fds = {order.inherited_fd};
   }
-  MAYPOLE_ASSIGN_OR_RETURN(const net::Child child, net::start_child(options));
+  MAYPOLE_ASSIGN_OR_RETURN(net::Child child, net::start_child(options));
   // A child of ours is not reaped before we do it, so that its number cannot be another's yet.
   Worker worker;
   worker.rank = rank;
   worker.child = child.pid;
+  worker.cores = order.cores;
+  worker.errors = std::move(child.error);
   worker.shim = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
   if (!worker.shim.valid()) {
     const absl::Status status = base::errno_error(errno, "watch the shim of rank {}", rank);
@@ -132,19 +166,60 @@ absl::Status LocalExecutor::start_one(EpochId id, int rank, const WorkerOrder& o
   return absl::OkStatus();
 }
 
+/// Cores of its own where the servers divide the machine's, else a share of the processor's time.
+void LocalExecutor::hold_cores(const std::string& server, double wanted, const std::string& name, WorkerOrder& order) const {
+  std::set<int> used;
+  for (const auto& [id, workers] : epochs_) {
+    for (const Worker& worker : workers) {
+      used.insert(worker.cores.begin(), worker.cores.end());
+    }
+  }
+  if (const auto cores = options_.cores.find(server); cores != options_.cores.end()) {
+    order.cores = choose_cores(cores->second, used, wanted);
+    if (order.cores.empty()) {  // shares the server's with others
+      order.cores = cores->second;
+    } else {
+      return;
+    }
+  }
+  if (!quotas_.empty() && wanted > 0) {
+    order.quota_group = quotas_ == groups_ ? order.group : fmt::format("{}/{}", quotas_, name);
+    order.quota_cores = wanted;
+  }
+}
+
+bool LocalExecutor::is_launched(const EpochOrder& order) const {
+  return std::ranges::any_of(order.workers, [this](const WorkerPlace& place) { return options_.launchers.contains(place.server); });
+}
+
 absl::Status LocalExecutor::start_all(const EpochOrder& order) {
-  MAYPOLE_ASSIGN_OR_RETURN(const net::BoundPort rendezvous, net::listen_on("127.0.0.1"));
   MeetingPoint meeting;
   meeting.secret = net::random_hex(32);  // of this epoch alone: a worker of another one is refused by its ring
-  meeting.rendezvous_port = rendezvous.port;
-  meeting.rendezvous_fd = rendezvous.socket.get();
-  MAYPOLE_ASSIGN_OR_RETURN(meeting.master_port, net::find_free_port());
-  const auto environments = worker_variables(order, meeting, net::current_environment(), usable_cores());
+  net::BoundPort rendezvous;
+  const bool launched = is_launched(order);
+  if (!launched) {
+    MAYPOLE_ASSIGN_OR_RETURN(rendezvous, net::listen_on("127.0.0.1"));
+    meeting.rendezvous_port = rendezvous.port;
+    meeting.rendezvous_fd = rendezvous.socket.get();
+    MAYPOLE_ASSIGN_OR_RETURN(meeting.master_port, net::find_free_port());
+  }
+  const std::vector<MeetingRole> roles = launched ? meeting_roles(order.workers) : std::vector<MeetingRole>(order.workers.size());
+  const std::string epoch_folder = fmt::format("{}/{}/{}", options_.folder, order.id.job, order.id.epoch);
+  const auto environments = worker_variables(order, meeting, net::current_environment(), static_cast<int>(usable_cores().size()));
   for (std::size_t i = 0; i < order.workers.size(); ++i) {
     const int rank = static_cast<int>(i);
-    WorkerOrder worker{order.command, environments[i], order.directory, rank == 0 ? meeting.rendezvous_fd : -1, group(order.id, rank)};
+    WorkerOrder worker;
+    worker.command = order.command;
+    worker.environment = environments[i];
+    worker.directory = order.directory;
+    worker.inherited_fd = rank == 0 ? meeting.rendezvous_fd : -1;
+    worker.boot = own_.boot;
+    worker.meeting = {roles[i], epoch_folder};
     worker.environment.push_back(mark(order.id, rank));
-    const absl::Status status = start_one(order.id, rank, worker);
+    const std::string name = fmt::format("maypole-{}-{}-{}-{}", options_.identity, order.id.job, order.id.epoch, rank);
+    worker.group = group(order.id, rank);
+    hold_cores(order.workers[i].server, order.cpus_per_worker, name, worker);
+    const absl::Status status = start_one(order.id, rank, order.workers[i].server, worker);
     if (!status.ok()) {
       for (std::size_t left = i; left < order.workers.size(); ++left) {
         never(order.id, static_cast<int>(left), base::message(status));
@@ -157,6 +232,11 @@ absl::Status LocalExecutor::start_all(const EpochOrder& order) {
 }
 
 absl::Status LocalExecutor::start_head(const EpochOrder& order) {
+  if (is_launched(order)) {
+    return base::error(absl::StatusCode::kUnimplemented,
+                       "a server's launcher does not start workers that come and go: submit it with a fixed number, as --workers {}",
+                       order.workers.size());
+  }
   const std::string folder = output_folder(order.id, 0);
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -170,10 +250,15 @@ absl::Status LocalExecutor::start_head(const EpochOrder& order) {
   spec.failures = order.elastic->failures;
   spec.first.ring = order.workers;
   MAYPOLE_RETURN_IF_ERROR(write_head_spec(folder, spec));
-  const auto environments = worker_variables(order, {}, net::current_environment(), usable_cores());
-  WorkerOrder head{{options_.program, "head", folder}, environments.front(), order.directory, -1, group(order.id, 0)};
+  const auto environments = worker_variables(order, {}, net::current_environment(), static_cast<int>(usable_cores().size()));
+  WorkerOrder head;
+  head.command = {options_.program, "head", folder};
+  head.environment = environments.front();
+  head.directory = order.directory;
+  head.group = group(order.id, 0);
+  head.boot = own_.boot;
   head.environment.push_back(mark(order.id, 0));
-  MAYPOLE_RETURN_IF_ERROR(start_one(order.id, 0, head));
+  MAYPOLE_RETURN_IF_ERROR(start_one(order.id, 0, "", head));
   heads_.watch(order.id);
   return absl::OkStatus();
 }
@@ -203,6 +288,9 @@ void LocalExecutor::adopt_one(EpochId id, int rank) {
   worker.phase = Phase::kRunning;
   if (claim && claim->shim) {
     worker.shim = open_process(*claim->shim);
+    if (const absl::StatusOr<WorkerOrder> order = read_order(folder); order.ok()) {
+      worker.cores = order->cores;
+    }
     events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = rank});
   } else {
     worker.phase = Phase::kLaunching;  // the folder cannot be written now: poll() tries again
@@ -234,11 +322,21 @@ void LocalExecutor::stop(EpochId id) {
   }
 }
 
-bool LocalExecutor::shim_ended(EpochId id, Worker& worker) {
-  if (worker.child != 0) {
-    ::waitpid(worker.child, nullptr, WNOHANG);
-    worker.child = 0;
+void LocalExecutor::reap(pid_t child) {
+  if (child != 0 && ::waitpid(child, nullptr, WNOHANG) == 0) {
+    dying_.push_back(child);
   }
+}
+
+/// A launcher may stay between us and the shim: from the claim on, the shim is what is watched.
+void LocalExecutor::follow_shim(Worker& worker, const Claim& claim) {
+  if (claim.shim && claim.shim->pid != worker.child) {
+    worker.shim = open_process(*claim.shim);
+    reap(std::exchange(worker.child, 0));
+  }
+}
+
+bool LocalExecutor::shim_ended(EpochId id, Worker& worker) {
   const std::string folder = output_folder(id, worker.rank);
   if (worker.phase == Phase::kLaunching) {
     const absl::StatusOr<bool> kept_back = claim_worker(folder, std::nullopt);
@@ -246,13 +344,17 @@ bool LocalExecutor::shim_ended(EpochId id, Worker& worker) {
     if (claim && claim->shim) {
       worker.phase = Phase::kRunning;
       events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = worker.rank});
-    } else if (kept_back.ok() || worker.shim.valid()) {  // no claim, and no process that could still make one
-      never(id, worker.rank, "its shim did not start");
-      return true;
-    } else {
-      return false;
+      follow_shim(worker, *claim);
+      return false;  // it may live on where only its launcher has ended
     }
+    if (kept_back.ok() || worker.shim.valid()) {  // no claim, and no process that could still make one
+      never(id, worker.rank, why_not_started(worker));
+      reap(worker.child);
+      return true;
+    }
+    return false;
   }
+  reap(std::exchange(worker.child, 0));
   if (const std::optional<WorkerExit> exit = read_exit(folder)) {
     events_.push_back({.kind = WorkerEventKind::kEnded, .id = id, .rank = worker.rank, .exit = *exit});
     return true;
@@ -260,7 +362,10 @@ bool LocalExecutor::shim_ended(EpochId id, Worker& worker) {
   // The shim was killed. Its worker died with it; what that had started may be left.
   worker.phase = Phase::kCleaning;
   const absl::StatusOr<WorkerOrder> order = read_order(folder);
-  const bool group_left = order.ok() && !order->group.empty() && !end_group(order->group);
+  bool group_left = false;
+  for (const std::string& group : order.ok() ? std::vector<std::string>{order->group, order->quota_group} : std::vector<std::string>{}) {
+    group_left |= !group.empty() && !end_group(group);
+  }
   if (kill_marked(mark(id, worker.rank)) > 0 || group_left) {
     return false;
   }
@@ -282,9 +387,12 @@ bool LocalExecutor::advance(EpochId id, Worker& worker) {
     signal_process(worker.shim, SIGKILL);
     worker.kill_shim_at.reset();
   }
-  if (worker.phase == Phase::kLaunching && read_claim(output_folder(id, worker.rank))) {
-    worker.phase = Phase::kRunning;
-    events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = worker.rank});
+  if (worker.phase == Phase::kLaunching) {
+    if (const std::optional<Claim> claim = read_claim(output_folder(id, worker.rank))) {
+      worker.phase = Phase::kRunning;
+      events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = worker.rank});
+      follow_shim(worker, *claim);
+    }
   }
   return false;
 }
@@ -293,6 +401,7 @@ std::vector<WorkerEvent> LocalExecutor::poll() {
   for (auto& [id, workers] : epochs_) {
     std::erase_if(workers, [this, id = id](Worker& worker) { return advance(id, worker); });
   }
+  std::erase_if(dying_, [](pid_t child) { return ::waitpid(child, nullptr, WNOHANG) != 0; });
   std::vector<WorkerEvent> events = heads_.poll();  // what a head has said goes before its end
   events.insert(events.end(), events_.begin(), events_.end());
   events_.clear();
@@ -321,6 +430,7 @@ int LocalExecutor::poll_again_ms() const {
     return 0;
   }
   int wait = heads_.poll_again_ms();
+  wait = dying_.empty() || (wait >= 0 && wait < 1000) ? wait : 1000;
   for (const auto& [id, workers] : epochs_) {
     for (const Worker& worker : workers) {
       if (worker.phase != Phase::kRunning || !worker.shim.valid()) {

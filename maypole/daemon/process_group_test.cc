@@ -35,13 +35,13 @@ class ProcessGroupTest : public ::testing::Test {
     options.command = {"sh", "-c", script};
     options.environment = net::current_environment();
     options.standard_output = net::Stdio::kPipe;
-    options.control_group = group_;
+    options.control_groups = {group_};
     return net::start_child(options).value();
   }
   std::string group_;
 };
 
-TEST_F(ProcessGroupTest, what_changed_its_session_its_parent_and_its_environment_is_ended_too) {
+TEST_F(ProcessGroupTest, WhatChangedItsSessionItsParentAndItsEnvironmentIsEndedToo) {
   const net::Child shell = start("setsid env -i sleep 1000 >/dev/null & echo $!");
   ASSERT_EQ(::waitpid(shell.pid, nullptr, 0), shell.pid);
   std::array<char, 32> text{};
@@ -55,14 +55,29 @@ TEST_F(ProcessGroupTest, what_changed_its_session_its_parent_and_its_environment
   EXPECT_TRUE(stat.empty() || stat.find(") Z ") != std::string::npos || stat.find(") X ") != std::string::npos) << stat;
 }
 
-TEST_F(ProcessGroupTest, groups_that_were_made_below_it_go_too) {
+TEST_F(ProcessGroupTest, GroupsThatWereMadeBelowItGoToo) {
   ASSERT_TRUE(make_group(group_ + "/inner").ok());
   while (!end_group(group_)) {
   }
   EXPECT_FALSE(std::filesystem::exists(group_));
 }
 
-TEST_F(ProcessGroupTest, a_group_that_is_not_there_is_ended) { EXPECT_TRUE(end_group(group_ + "-not")); }
+TEST(QuotaTest, IsKeptByTheGroupAndGoesWithIt) {
+  const std::string parent = parent_of_quotas();
+  if (parent.empty()) {
+    GTEST_SKIP() << "this user limits no cores here";
+  }
+  const std::string group = parent + "/maypole-quota-" + std::to_string(::getpid());
+  ASSERT_TRUE(make_group(group).ok());
+  EXPECT_TRUE(limit_cores(group, 0.25).ok());
+  const bool second_version = std::filesystem::exists(group + "/cpu.max");
+  EXPECT_EQ(net::read_small_file(group + (second_version ? "/cpu.max" : "/cpu.cfs_quota_us")),
+            second_version ? "25000 100000\n" : "25000\n");
+  EXPECT_TRUE(end_group(group));
+  EXPECT_FALSE(limit_cores(group, 0.25).ok());
+}
+
+TEST_F(ProcessGroupTest, AGroupThatIsNotThereIsEnded) { EXPECT_TRUE(end_group(group_ + "-not")); }
 
 }  // namespace
 }  // namespace maypole::daemon

@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -28,17 +29,20 @@ constexpr std::chrono::seconds kAfterTerminate{3};
 double wall_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 void end_group_of(const WorkerOrder& order) {
-  while (!order.group.empty() && !end_group(order.group)) {
-    ::poll(nullptr, 0, 2);  // the kernel needs a moment to take them down
+  for (const std::string& group : {order.group, order.quota_group}) {
+    while (!group.empty() && !end_group(group)) {
+      ::poll(nullptr, 0, 2);  // the kernel needs a moment to take them down
+    }
   }
 }
 
 class Shim {
  public:
   Shim(std::string folder, ExitFile exit) : output_(std::move(folder)), exit_(std::move(exit)) {}
-  int run(const WorkerOrder& order);
+  int run(WorkerOrder order);
 
  private:
+  absl::Status meet(WorkerOrder& order);
   bool start(const WorkerOrder& order);
   void watch();
   void on_signal(int signal);
@@ -80,9 +84,15 @@ bool Shim::start(const WorkerOrder& order) {
   if (order.inherited_fd >= 0) {
     options.inherited_fds = {order.inherited_fd};
   }
-  if (!order.group.empty() && make_group(order.group).ok()) {
-    options.control_group = order.group;
+  for (const std::string& group : {order.group, order.quota_group}) {
+    if (!group.empty() && make_group(group).ok()) {
+      options.control_groups.push_back(group);
+    }
   }
+  if (!order.quota_group.empty()) {
+    (void)limit_cores(order.quota_group, order.quota_cores);  // the daemon tried it when it came up
+  }
+  options.cores = order.cores;
   auto child = net::start_child(options);
   if (!child.ok()) {
     constexpr int kNotFound = 127;  // as shells do
@@ -130,14 +140,42 @@ void Shim::watch() {
   }
 }
 
-int Shim::run(const WorkerOrder& order) {
+/// Waits for the other shims of the epoch, and puts what came out into the order.
+absl::Status Shim::meet(WorkerOrder& order) {
+  while (true) {
+    absl::StatusOr<std::optional<MeetingPlace>> place = try_to_meet(order.meeting);
+    MAYPOLE_RETURN_IF_ERROR(place.status());
+    if (place->has_value()) {
+      order.environment.insert(order.environment.end(), (*place)->variables.begin(), (*place)->variables.end());
+      if ((*place)->socket.valid()) {
+        order.inherited_fd = (*place)->socket.release();
+      }
+      return absl::OkStatus();
+    }
+    constexpr int kAgainMs = 5;
+    pollfd polled = {signals_.get(), POLLIN, 0};
+    if (::poll(&polled, 1, kAgainMs) > 0) {  // it has no child yet: it is to end
+      return base::error(absl::StatusCode::kCancelled, "was ended before its ring had met");
+    }
+  }
+}
+
+int Shim::run(WorkerOrder order) {
   sigset_t handled;
   ::sigemptyset(&handled);
   ::sigaddset(&handled, SIGCHLD);
   ::sigaddset(&handled, SIGTERM);
   ::sigprocmask(SIG_BLOCK, &handled, nullptr);
   signals_ = base::Fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals_.valid() || !start(order)) {
+  if (!signals_.valid()) {
+    return 1;
+  }
+  if (const absl::Status met = meet(order); !met.ok()) {
+    output_.write(base::message(met) + "\n");
+    (void)exit_.write({absl::IsCancelled(met) ? 0 : 1, absl::IsCancelled(met) ? SIGTERM : 0, wall_seconds(), base::message(met)});
+    return 1;
+  }
+  if (!start(order)) {
     return 1;
   }
   if (order.inherited_fd >= 0) {
@@ -161,15 +199,23 @@ int run_shim(const std::string& folder) {
   for (const int signal : {SIGPIPE, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
     ::signal(signal, SIG_IGN);
   }
+  // What is printed before the claim reaches the daemon where a launcher started this.
   const absl::StatusOr<WorkerOrder> order = read_order(folder);
   if (!order.ok()) {
+    fmt::print(stderr, "{}\n", base::message(order.status()));
+    return 1;
+  }
+  const ProcessIdentity own = own_identity();
+  if (!order->boot.empty() && order->boot != own.boot) {
+    fmt::print(stderr, "this is another machine than the daemon's: launchers of this version lead to network namespaces only\n");
     return 1;
   }
   absl::StatusOr<ExitFile> exit = ExitFile::reserve(folder);
   if (!exit.ok()) {
+    fmt::print(stderr, "{}\n", base::message(exit.status()));
     return 1;  // unclaimed: the daemon sees that it never started
   }
-  const absl::StatusOr<bool> claimed = claim_worker(folder, own_identity());
+  const absl::StatusOr<bool> claimed = claim_worker(folder, own);
   if (!claimed.ok() || !*claimed) {
     return 1;
   }

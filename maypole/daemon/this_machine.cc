@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/daemon/this_machine.h"
 
+#include "maypole/daemon/core_choice.h"
 #include "maypole/formats/cluster_parts.h"
 #include "maypole/net/machine.h"
 
-#include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 
 namespace maypole::daemon {
 
 namespace {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 /// Device files nvidia0, nvidia1, ...
 int num_gpus() {
@@ -35,7 +28,8 @@ int num_gpus() {
 
 absl::StatusOr<model::Cluster> this_machine() {
   formats::NamedAmounts capacity = {
-      {"cpu", usable_cores()}, {"memory", static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE))}};
+      {"cpu", static_cast<double>(usable_cores().size())},
+      {"memory", static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE))}};
   if (const int gpus = num_gpus(); gpus > 0) {
     capacity.emplace_back("gpu", gpus);
   }

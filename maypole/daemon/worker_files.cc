@@ -102,6 +102,15 @@ absl::Status write_order(const std::string& folder, const WorkerOrder& order) {
   writer.put_string(order.directory);
   writer.put_u32(static_cast<std::uint32_t>(order.inherited_fd));
   writer.put_string(order.group);
+  writer.put_u32(static_cast<std::uint32_t>(order.cores.size()));
+  for (const int core : order.cores) {
+    writer.put_u32(static_cast<std::uint32_t>(core));
+  }
+  writer.put_string(order.quota_group);
+  writer.put_f64(order.quota_cores);
+  writer.put_string(order.boot);
+  writer.put_u32(static_cast<std::uint32_t>(order.meeting.role));
+  writer.put_string(order.meeting.folder);
   const std::vector<std::byte>& bytes = writer.bytes();
   return write_new_file(folder + "/order", std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
@@ -118,6 +127,15 @@ absl::StatusOr<WorkerOrder> read_order(const std::string& folder) {
   order.directory = reader.string();
   order.inherited_fd = static_cast<int>(reader.u32());
   order.group = reader.string();
+  const std::uint32_t num_cores = reader.u32();
+  for (std::uint32_t i = 0; i < num_cores && reader.ok(); ++i) {
+    order.cores.push_back(static_cast<int>(reader.u32()));
+  }
+  order.quota_group = reader.string();
+  order.quota_cores = reader.f64();
+  order.boot = reader.string();
+  order.meeting.role = static_cast<MeetingRole>(reader.u32());
+  order.meeting.folder = reader.string();
   MAYPOLE_RETURN_IF_ERROR(reader.finish(folder + "/order"));
   return order;
 }

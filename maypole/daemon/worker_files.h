@@ -13,6 +13,7 @@
 // started are gone.
 
 #include "maypole/base/fd.h"
+#include "maypole/daemon/meeting.h"
 #include "maypole/daemon/process_identity.h"
 
 #include <absl/status/status.h>
@@ -30,8 +31,13 @@ struct WorkerOrder {
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=VALUE, all of it
   std::string directory;
-  int inherited_fd = -1;  // that the worker inherits through the shim
-  std::string group;      // of its processes (process_group.h); empty: has none
+  int inherited_fd = -1;    // that the worker inherits through the shim
+  std::string group;        // of its processes (process_group.h); empty: has none
+  std::vector<int> cores;   // its own ones; empty: runs on any
+  std::string quota_group;  // limits its cores; empty: nothing does
+  double quota_cores = 0;
+  std::string boot;  // of the daemon's machine, whose processes it can watch; empty: it is this one
+  MeetingOrder meeting = {};
   bool operator==(const WorkerOrder&) const = default;
 };
 [[nodiscard]] absl::Status write_order(const std::string& folder, const WorkerOrder& order);

@@ -22,7 +22,7 @@ class WorkerFilesTest : public ::testing::Test {
 };
 
 TEST_F(WorkerFilesTest, AnOrderIsReadAsItWasWrittenWhateverItsBytes) {
-  const WorkerOrder order{{"sh", "-c", "echo '\xff\n'"}, {"A=b\nc", "E="}, "/tmp/x y", 7, "/sys/fs/cgroup/a"};
+  const WorkerOrder order{{"sh", "-c", "echo '\xff\n'"}, {"A=b\nc", "E="}, "/tmp/x y", 7, "/sys/fs/cgroup/a", {1, 3}, "/sys/fs/cgroup/b", 0.5, "boot", {MeetingRole::kGuest, "/x"}};
   ASSERT_TRUE(write_order(folder_.path(), order).ok());
   EXPECT_EQ(read_order(folder_.path()).value(), order);
 }

@@ -42,11 +42,13 @@ Variables common_variables(const EpochOrder& order, const MeetingPoint& meeting,
   variables.try_emplace("MAYPOLE_TIMEOUT", "30min");
   variables.try_emplace("MAYPOLE_HEARTBEAT", "2s");
   variables["WORLD_SIZE"] = std::to_string(num_workers);
-  variables["MASTER_ADDR"] = "127.0.0.1";
-  variables["MASTER_PORT"] = std::to_string(meeting.master_port);
   variables["MAYPOLE_JOB_ID"] = std::to_string(order.id.job);
   variables["MAYPOLE_SECRET"] = meeting.secret;
-  variables["MAYPOLE_RENDEZVOUS"] = fmt::format("127.0.0.1:{}", meeting.rendezvous_port);
+  if (meeting.rendezvous_port > 0) {
+    variables["MASTER_ADDR"] = "127.0.0.1";
+    variables["MASTER_PORT"] = std::to_string(meeting.master_port);
+    variables["MAYPOLE_RENDEZVOUS"] = fmt::format("127.0.0.1:{}", meeting.rendezvous_port);
+  }
   if (order.edge_bandwidth.limited() && (num_workers > 1 || order.elastic)) {
     constexpr double kBitsPerByte = 8;
     variables["MAYPOLE_BANDWIDTH"] =

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -104,11 +105,12 @@ struct Pipes {
 struct Program {
   std::vector<char*> argv;
   std::vector<char*> environment;
-  std::string group_members;  // a file of the control group; "" = none
+  std::vector<std::string> group_members;  // files of the control groups
+  cpu_set_t cores;
 };
 
 void enter_group(const std::string& members) {
-  const int fd = members.empty() ? -1 : ::open(members.c_str(), O_WRONLY | O_CLOEXEC);
+  const int fd = ::open(members.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd >= 0) {
     [[maybe_unused]] const ssize_t ignored = ::write(fd, "0", 1);  // the writer itself
     ::close(fd);
@@ -118,7 +120,12 @@ void enter_group(const std::string& members) {
 [[noreturn]] void run_child(const ChildOptions& options, const Pipes& pipes, Program& program, pid_t parent) {
   const int report_fd = pipes.report.write_end.get();
   reset_signals(options.ignored_signals);
-  enter_group(program.group_members);
+  for (const std::string& members : program.group_members) {
+    enter_group(members);
+  }
+  if (!options.cores.empty()) {
+    ::sched_setaffinity(0, sizeof program.cores, &program.cores);
+  }
   if (options.new_session) {
     ::setsid();
   }
@@ -229,9 +236,13 @@ absl::StatusOr<Child> start_child(const ChildOptions& options) {
   MAYPOLE_RETURN_IF_ERROR(make(options.standard_output, pipes.output));
   MAYPOLE_RETURN_IF_ERROR(make(options.standard_error, pipes.error));
   MAYPOLE_RETURN_IF_ERROR(make(Stdio::kPipe, pipes.report));
-  Program program{pointers_to(options.command), pointers_to(options.environment),
-                  options.control_group.empty() ? "" : options.control_group + "/cgroup.procs"};
-
+  Program program{pointers_to(options.command), pointers_to(options.environment), {}, {}};
+  for (const std::string& group : options.control_groups) {
+    program.group_members.push_back(group + "/cgroup.procs");
+  }
+  for (const int core : options.cores) {
+    CPU_SET(core, &program.cores);
+  }
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {

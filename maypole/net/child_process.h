@@ -27,11 +27,12 @@ struct ChildOptions {
   Stdio standard_input = Stdio::kInherit;
   Stdio standard_output = Stdio::kInherit;
   Stdio standard_error = Stdio::kInherit;
-  bool new_session = false;          // a session and process group of its own, so that a terminal's Ctrl-C does not reach it
-  int death_signal = 0;              // sent to the child when the caller dies; 0 = none
-  std::vector<int> inherited_fds;    // stay open in the child under the same numbers; every other descriptor is closed
-  std::string control_group;         // a cgroup's folder that the child enters first, where it can; "" = stays in the caller's
-  std::vector<int> ignored_signals;  // all others get their default action and are unblocked
+  bool new_session = false;                 // a session and process group of its own, so that a terminal's Ctrl-C does not reach it
+  int death_signal = 0;                     // sent to the child when the caller dies; 0 = none
+  std::vector<int> inherited_fds;           // stay open in the child under the same numbers; every other descriptor is closed
+  std::vector<std::string> control_groups;  // folders of cgroups that the child enters first, where it can
+  std::vector<int> cores;                   // that it may run on; empty = the caller's
+  std::vector<int> ignored_signals;         // all others get their default action and are unblocked
 };
 
 /// A running program; the descriptors are the caller's ends of the pipes that the options asked for (close-on-exec).

@@ -73,6 +73,27 @@ absl::StatusOr<SocketAddress> interface_address(const std::string& interface, in
                      fmt::join(names, ", "));
 }
 
+std::vector<SocketAddress> global_addresses() {
+  std::vector<SocketAddress> found;
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) {
+    return found;
+  }
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(raw, &::freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+      if ((entry->ifa_flags & IFF_UP) == 0 || entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) {
+        continue;
+      }
+      const SocketAddress address = SocketAddress::from(entry->ifa_addr, family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+      if (!address.is_loopback() && !address.is_link_local()) {
+        found.push_back(address);
+      }
+    }
+  }
+  return found;
+}
+
 absl::StatusOr<SocketAddress> local_address_toward(const SocketAddress& peer) {
   const base::Fd fd(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) {

@@ -8,6 +8,7 @@
 #include <absl/status/statusor.h>
 
 #include <string>
+#include <vector>
 
 namespace maypole::net {
 
@@ -19,6 +20,9 @@ namespace maypole::net {
 
 /// The first address of the named interface in `family` (IPv6: a global one before a link-local one). Errors list the interfaces there are.
 [[nodiscard]] absl::StatusOr<SocketAddress> interface_address(const std::string& interface, int family);
+
+/// Addresses of the interfaces that are up by which others may see this network namespace: neither loopback nor link-local, IPv4 first.
+[[nodiscard]] std::vector<SocketAddress> global_addresses();
 
 /// The local address from which packets to `peer` leave, as the routing table says; nothing is sent.
 [[nodiscard]] absl::StatusOr<SocketAddress> local_address_toward(const SocketAddress& peer);

@@ -25,6 +25,12 @@ TEST(MachineTest, AnUnknownInterfaceIsNamedWithThoseThereAre) {
   EXPECT_THAT(base::message(interface_address("nosuch0", AF_INET).status()), AllOf(HasSubstr("'nosuch0'"), HasSubstr("lo")));
 }
 
+TEST(MachineTest, NoAddressForOthersIsLoopback) {
+  for (const SocketAddress& address : global_addresses()) {
+    EXPECT_FALSE(address.is_loopback()) << address.host();
+  }
+}
+
 TEST(MachineTest, TheRouteToLoopbackStartsAtLoopback) {
   const auto local = local_address_toward(*SocketAddress::parse("127.0.0.1", 0));
   ASSERT_TRUE(local.ok()) << local.status();
