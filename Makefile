@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Each target first installs what it needs (tools/setup.sh). The build itself is CMake's, by the presets of CMakePresets.json.
-.PHONY: build demo test test-sanitize lint bench bench-collectives bench-training bench-memory bench-plan bench-scheduling bench-elastic clean
+.PHONY: build demo test test-sanitize lint bench bench-collectives bench-training bench-memory bench-plan bench-scheduling bench-elastic bench-cluster clean
 .DEFAULT_GOAL := build
 
 # A python of the virtual environment finds its own files; PATH decides nothing.
@@ -24,9 +24,9 @@ lint:
 	@tools/setup.sh build lint
 	@$(PYTHON) tools/lint.py
 
-bench: bench-collectives bench-training bench-memory bench-plan bench-scheduling bench-elastic
+bench: bench-collectives bench-training bench-memory bench-plan bench-scheduling bench-elastic bench-cluster
 
-bench-collectives bench-training bench-memory bench-plan bench-scheduling bench-elastic: bench-%:
+bench-collectives bench-training bench-memory bench-plan bench-scheduling bench-elastic bench-cluster: bench-%:
 	@tools/setup.sh build bench
 	@tools/build.sh
 	@mkdir -p bench
