@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/sched/policy.h"
 
+#include "maypole/base/check.h"
 #include "maypole/base/status.h"
 #include "maypole/sched/policies/drf.h"
 #include "maypole/sched/policies/exact.h"
@@ -13,7 +14,8 @@
 
 #include <fmt/ranges.h>
 
-#include <functional>
+#include <algorithm>
+#include <utility>
 
 namespace maypole::sched {
 
@@ -21,12 +23,12 @@ namespace {
 
 struct Entry {
   std::string name;
-  std::function<std::unique_ptr<Policy>(const PolicyOptions&)> make;
+  PolicyFactory make;
 };
 
 // One line a policy; in the order in which people should see them.
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all = {
+std::vector<Entry>& entries() {
+  static std::vector<Entry> all = {
       {"gadget", make_gadget},              //
       {"gadget-blind", make_gadget_blind},  //
       {"gadget-paper", make_gadget_paper},  //
@@ -41,6 +43,11 @@ const std::vector<Entry>& entries() {
 }
 
 }  // namespace
+
+void add_policy(std::string name, PolicyFactory make) {
+  MAYPOLE_CHECK(std::ranges::find(entries(), name, &Entry::name) == entries().end());
+  entries().push_back({std::move(name), std::move(make)});
+}
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;

@@ -9,6 +9,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,11 @@ struct PolicyOptions {
       false;  // true: violations stand and are counted; false: drawn rings that do not fit are dropped in order of arrival
 };
 
+using PolicyFactory = std::function<std::unique_ptr<Policy>(const PolicyOptions&)>;
+
+/// Makes a policy of one's own known by name, to everything that takes names; it ignores what of the options it does not need. Before
+/// the first call of the two below, from one thread. The name is a new one.
+void add_policy(std::string name, PolicyFactory make);
 /// The names that make_policy takes, in the order in which people should see them.
 [[nodiscard]] std::vector<std::string> policy_names();
 /// Error (kInvalidArgument) for an unknown name, with the list of those that exist.
