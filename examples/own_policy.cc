@@ -30,9 +30,11 @@ class Narrow : public sched::Policy {
   }
 };
 
+std::unique_ptr<sched::Policy> make_narrow(const sched::PolicyOptions& /*options*/) { return std::make_unique<Narrow>(); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  sched::add_policy("narrow", [](const sched::PolicyOptions&) { return std::make_unique<Narrow>(); });
+  sched::add_policy("narrow", make_narrow);
   return cli::run_program(argc, argv);
 }
