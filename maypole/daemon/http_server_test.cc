@@ -19,20 +19,21 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 constexpr std::chrono::seconds kLong{60};
 
 /// A server whose every request is answered with its own body.
 class HttpServerTest : public ::testing::Test {
- protected:
-  explicit HttpServerTest(const HttpLimits& limits = {}) : server_(*HttpServer::listen("127.0.0.1", 0, mailbox_, streams_, limits)) {}
+ public:
   ~HttpServerTest() override {
     mailbox_.close();
     server_.reset();
     core_.request_stop();
   }
+
+ protected:
+  explicit HttpServerTest(const HttpLimits& limits = {}) : server_(*HttpServer::listen("127.0.0.1", 0, mailbox_, streams_, limits)) {}
 
   base::Fd connect() {
     const auto address = *net::SocketAddress::parse("127.0.0.1", static_cast<std::uint16_t>(server_->port()));

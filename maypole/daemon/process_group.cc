@@ -83,7 +83,7 @@ std::string own_group(std::string_view controller) {
     return {};
   }
   path.erase(0, mount.root == "/" ? 0 : mount.root.size());
-  const std::string group = mount.folder + (path == "/" ? "" : path);
+  std::string group = mount.folder + (path == "/" ? "" : path);
   const std::string trial = group + "/maypole-trial-" + std::to_string(::getpid());
   // A move into a group needs the right to write in the one above both ends.
   if (::access((group + "/cgroup.procs").c_str(), W_OK) != 0 || ::mkdir(trial.c_str(), 0700) != 0) {
@@ -117,7 +117,7 @@ void kill_members(const std::string& group) {
 std::string parent_of_groups() { return own_group(""); }
 
 std::string parent_of_quotas() {
-  const std::string second = own_group("");
+  std::string second = own_group("");
   std::ifstream enabled(second + "/cgroup.subtree_control");
   for (std::string word; enabled >> word;) {
     if (word == "cpu") {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace maypole::daemon {
 
@@ -41,7 +42,7 @@ std::string Sessions::open(std::string_view key, double now_s) {
   if (found == keys_.end()) {
     return "";
   }
-  const Key used = *found;
+  const Key used = std::move(*found);
   keys_.erase(found);
   const TokenRow* row = access_->find_name(used.token_name);
   if (row == nullptr || now_s >= used.until_s) {

@@ -9,7 +9,6 @@
 namespace maypole::daemon {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
