@@ -41,4 +41,4 @@ def test_a_tree_that_is_set_up_is_left_alone_and_nothing_is_said() -> None:
 def test_an_unknown_part_is_wrong_use() -> None:
     ended = setup("everything")
     assert ended.returncode == 2
-    assert "unknown part 'everything': give build, lint or bench" in ended.stderr
+    assert "unknown part 'everything': give build, lint, bench or browser" in ended.stderr
