@@ -24,9 +24,9 @@ constexpr std::size_t kAhead = 2;  // pieces asked of a source before the first 
 constexpr std::size_t kSign = std::size_t{64} << 10;  // bytes that count as a sign of life
 
 /// What is still to be fetched, for the threads of all sources.
-class Todo {
+class MissingPieces {
  public:
-  explicit Todo(std::size_t num_pieces) : num_pieces_(num_pieces), num_missing_(num_pieces) {}
+  explicit MissingPieces(std::size_t num_pieces) : num_pieces_(num_pieces), num_missing_(num_pieces) {}
 
   /// A piece to ask for. Without `wait` nothing where all are asked for; with it only when all are here.
   std::optional<std::size_t> take(bool wait) {
@@ -68,12 +68,16 @@ class Todo {
 /// One source, in a thread of its own.
 class Fetcher {
  public:
-  Fetcher(const FetchOptions& options, const FetchSource& source, const StatePieces& into, Todo& todo)
-      : options_(options), source_(source), into_(into), todo_(todo), what_(fmt::format("rank {} at {}", source.rank, source.address)) {}
+  Fetcher(const FetchOptions& options, const FetchSource& source, const StatePieces& into, MissingPieces& missing)
+      : options_(options),
+        source_(source),
+        into_(into),
+        missing_(missing),
+        what_(fmt::format("rank {} at {}", source.rank, source.address)) {}
 
   void run() {
     status_ = fetch();
-    todo_.give_back(asked_);
+    missing_.give_back(asked_);
   }
 
   // --- after run() ---
@@ -114,7 +118,7 @@ class Fetcher {
     }
     while (true) {
       while (asked_.size() < kAhead) {
-        const std::optional<std::size_t> piece = todo_.take(asked_.empty());
+        const std::optional<std::size_t> piece = missing_.take(asked_.empty());
         if (!piece) {
           break;
         }
@@ -147,14 +151,14 @@ class Fetcher {
     }
     (answer.bytes > 0 ? bytes_ : bytes_kept_) += piece.size();
     asked_.pop_front();
-    todo_.done();
+    missing_.done();
     return absl::OkStatus();
   }
 
   const FetchOptions& options_;
   const FetchSource& source_;
   const StatePieces& into_;
-  Todo& todo_;
+  MissingPieces& missing_;
   const std::string what_;
   std::deque<std::size_t> asked_;  // in this order, not here yet
   absl::Status status_;
@@ -165,10 +169,10 @@ class Fetcher {
 }  // namespace
 
 absl::StatusOr<FetchReport> fetch_state(const FetchOptions& options, const std::vector<FetchSource>& sources, const StatePieces& into) {
-  Todo todo(into.size());
+  MissingPieces missing(into.size());
   std::deque<Fetcher> fetchers;  // which never moves them
   for (const FetchSource& source : sources) {
-    fetchers.emplace_back(options, source, into, todo);
+    fetchers.emplace_back(options, source, into, missing);
   }
   {
     std::vector<std::jthread> threads;
@@ -184,7 +188,7 @@ absl::StatusOr<FetchReport> fetch_state(const FetchOptions& options, const std::
       report.lost.push_back(base::message(fetcher.status()));
     }
   }
-  if (todo.num_missing() > 0) {
+  if (missing.num_missing() > 0) {
     return base::error(absl::StatusCode::kUnavailable, "no source of the state is left; the last said: {}",
                        report.lost.empty() ? "nothing" : report.lost.back());
   }

@@ -62,7 +62,7 @@ export function draw_cluster(place) {
     const text = `${link.id}: ${rate(link.reserved)} reserved${link.bandwidth ? ` of ${rate(link.bandwidth)} (${Math.round(load * 100)} %)` : ""}`;
     if (from && to && (from !== to)) {
       root.append(titled(svg("line", { class: load > 0.9 ? "link full" : "link", x1: from[0] + (link.from < link.to ? 3 : -3), y1: from[1], x2: to[0] + (link.from < link.to ? 3 : -3), y2: to[1], "stroke-width": 0.6 + 6 * load }), text));
-    } else if (from || to) {  // up from a rack: as a stub
+    } else if (from || to) {  // from a rack to what is not drawn: a short line
       const [x, y] = from ?? to, side = from ? 4 : -4;
       root.append(titled(svg("line", { class: load > 0.9 ? "link full" : "link", x1: x + side, y1: y, x2: x + side, y2: y - 24, "stroke-width": 0.6 + 6 * load }), text));
     }
