@@ -60,6 +60,17 @@ def test_a_job_that_measured_nothing_says_so(here):
     assert "earlier run" not in done.stderr
 
 
+def test_a_run_too_short_to_measure_anything_says_so_and_writes_no_zeros(here):
+    (here / "r.json").write_text("of an earlier run")
+    done = run("-n", "3", "--report", "r.json", *python(WORKER.replace("'iterations': 9", "'iterations': 0")))
+    assert done.returncode == 0, done.stderr
+    assert "--report r.json is not written: the run was over before any iteration was measured" in done.stderr
+    assert "what communication cost" not in done.stderr
+    assert not (here / "r.json").exists()
+    done = run("-n", "3", *python(WORKER.replace("'iterations': 9", "'iterations': 0")))
+    assert "what communication cost is not known: the run was over" in done.stderr
+
+
 def test_files_of_an_earlier_run_do_not_pass_for_those_of_one_that_measured_nothing(here):
     for name in ("r.json", "t.json"):
         (here / name).write_text("of an earlier run")

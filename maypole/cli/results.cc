@@ -20,10 +20,13 @@ void Results::add_timeline(int rank, std::string_view part, const std::string& h
 int Results::write(const std::string& report_file, const std::string& timeline_file, const std::map<int, std::string>& hosts,
                    JobOutput& output) {
   bool good = true;
+  bool too_short = false;
   std::map<int, pipeline::Report> reports;
   for (const auto& [rank, text] : reports_) {
     auto report = parse_report(text);
-    if (report.ok()) {
+    if (report.ok() && report->iterations == 0) {
+      too_short = true;
+    } else if (report.ok()) {
       reports[rank] = std::move(report).value();
     } else {
       output.say(fmt::format("maypole: the report of rank {} is damaged: {}\n", rank, base::message(report.status())));
@@ -33,15 +36,20 @@ int Results::write(const std::string& report_file, const std::string& timeline_f
     merged_ = merge_reports(reports);
     output.say(report_table(*merged_) + slow_ranks(reports, hosts));
   }
+  const std::string_view why_nothing =
+      too_short ? "the run was over before any iteration was measured: those count that follow the first three, and the tuning of groups"
+                : "no worker measured anything (a script measures by maypole.DistributedOptimizer)";
+  if (too_short && !merged_ && report_file.empty()) {
+    output.say(fmt::format("maypole: what communication cost is not known: {}\n", why_nothing));
+  }
   const auto save = [&](const char* option, const std::string& file, const absl::StatusOr<std::string>& text) {
     if (file.empty()) {
       return;
     }
     if (absl::IsNotFound(text.status())) {
       const bool stale = remove_file(file);
-      output.say(
-          fmt::format("maypole: {} {} is not written: no worker measured anything (a script measures by maypole.DistributedOptimizer){}\n",
-                      option, file, stale ? "; the file of an earlier run is removed" : ""));
+      output.say(fmt::format("maypole: {} {} is not written: {}{}\n", option, file, why_nothing,
+                             stale ? "; the file of an earlier run is removed" : ""));
       return;
     }
     const std::string problem = text.ok() ? write_or_keep(file, *text) : base::message(text.status());
