@@ -6,7 +6,8 @@ import subprocess
 import time
 
 import pytest
-from running import marked_processes, need_program
+from daemon_cluster import Cluster, cluster_groups, marked
+from running import LIMIT_S, marked_processes, need_program
 
 
 @pytest.fixture
@@ -22,6 +23,20 @@ def here(tmp_path, monkeypatch):
     yield tmp_path
     assert list(temporary.iterdir()) == []
     assert marked_processes() == []
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A daemon that a test brings up, in a folder of its own, and of whose workers nothing may be left."""
+    need_program()
+    cluster = Cluster(tmp_path)
+    yield cluster
+    if cluster.daemon is not None and cluster.daemon.poll() is None:
+        stopped = cluster.call("down", "--stop-jobs")
+        assert stopped.returncode == 0, stopped.stderr
+        assert cluster.daemon.wait(LIMIT_S) == 0
+    assert marked(f"MAYPOLE_WORKER={cluster.identity()}/") == [], "nothing of the workers is left"
+    assert cluster_groups(cluster) == []
 
 
 @pytest.fixture

@@ -79,6 +79,11 @@ def marked(mark: str) -> list[int]:
     return found
 
 
+def cluster_groups(cluster: Cluster) -> list[Path]:
+    """The control groups of its workers that are still there."""
+    return list(Path("/sys/fs/cgroup").rglob(f"maypole-{cluster.identity()}-*"))
+
+
 def ended(pid: str) -> bool:
     """Gone, or dead and not yet collected by whoever inherited it."""
     try:

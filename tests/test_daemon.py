@@ -7,28 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from daemon_cluster import Cluster, ended, makes_groups, marked, say
-from running import LIMIT_S, NSENTER, PROGRAM, need_program, until
-
-
-def cluster_groups(cluster: Cluster) -> list[Path]:
-    return list(Path("/sys/fs/cgroup").rglob(f"maypole-{cluster.identity()}-*"))
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    need_program()
-    cluster = Cluster(tmp_path)
-    yield cluster
-    if cluster.daemon is not None and cluster.daemon.poll() is None:
-        stopped = cluster.call("down", "--stop-jobs")
-        assert stopped.returncode == 0, stopped.stderr
-        assert cluster.daemon.wait(LIMIT_S) == 0
-    assert marked(f"MAYPOLE_WORKER={cluster.identity()}/") == [], "nothing of the workers is left"
-    assert cluster_groups(cluster) == []
+from daemon_cluster import Cluster, cluster_groups, ended, makes_groups, say
+from running import LIMIT_S, NSENTER, PROGRAM, until
 
 
 def test_a_job_runs_from_submit_to_its_exit_code(cluster):

@@ -41,12 +41,9 @@ class Events:
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path)
+def cluster(cluster):
     cluster.up()
-    yield cluster
-    cluster.call("down", "--stop-jobs")
-    cluster.kill()
+    return cluster
 
 
 def test_a_reader_sees_a_jobs_way_and_goes_on_after_a_break(cluster):

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: F811 - a fixture is named where it is asked for
 """`maypole up` as people use it and as it is used wrongly: what a row of the issue trackers of other schedulers asks for."""
 
 import fcntl
@@ -18,7 +17,6 @@ from pathlib import Path
 import pytest
 from daemon_cluster import Cluster, say
 from running import LIMIT_S, PROGRAM, until
-from test_daemon import cluster  # noqa: F401 - a fixture
 
 
 def servers(folder: Path, *cpus: int, racks: list[str] | None = None) -> str:

@@ -7,7 +7,6 @@ import subprocess
 from subprocess import PIPE
 
 import pytest
-from daemon_cluster import Cluster
 from running import PROGRAM
 
 CHROMIUM = shutil.which("chromium")
@@ -27,12 +26,9 @@ def browser():
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path)
+def cluster(cluster):
     cluster.up()
-    yield cluster
-    cluster.call("down", "--stop-jobs")
-    cluster.kill()
+    return cluster
 
 
 @pytest.fixture

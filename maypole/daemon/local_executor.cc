@@ -102,7 +102,7 @@ class LocalExecutor final : public Executor {
   absl::Status start_one(EpochId id, int rank, const std::string& server, const WorkerOrder& order);
   [[nodiscard]] bool is_launched(const EpochOrder& order) const;
   void hold_cores(const std::string& server, double wanted, const std::string& name, WorkerOrder& order) const;
-  void follow_shim(Worker& worker, const Claim& claim);
+  bool follow_shim(Worker& worker, const Claim& claim);
   void reap(pid_t child);
   void adopt_one(EpochId id, int rank);
   void never(EpochId id, int rank, std::string reason);
@@ -279,21 +279,19 @@ void LocalExecutor::adopt_one(EpochId id, int rank) {
   // A shim that was started and has not claimed yet comes too late after this.
   const absl::StatusOr<bool> kept_back = claim_worker(folder, std::nullopt);
   const std::optional<Claim> claim = read_claim(folder);
-  if (kept_back.ok() && (*kept_back || !claim || !claim->shim)) {
+  if ((kept_back.ok() && *kept_back) || (claim && !claim->shim)) {
     never(id, rank, "the daemon ended before it was started");
     return;
   }
   Worker worker;
   worker.rank = rank;
-  worker.phase = Phase::kRunning;
-  if (claim && claim->shim) {
-    worker.shim = open_process(*claim->shim);
+  worker.phase = Phase::kLaunching;
+  if (claim && follow_shim(worker, *claim)) {  // else it cannot be told now who runs it: poll() tries again
+    worker.phase = Phase::kRunning;
     if (const absl::StatusOr<WorkerOrder> order = read_order(folder); order.ok()) {
       worker.cores = order->cores;
     }
     events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = rank});
-  } else {
-    worker.phase = Phase::kLaunching;  // the folder cannot be written now: poll() tries again
   }
   epochs_[id].push_back(std::move(worker));
 }
@@ -328,12 +326,20 @@ void LocalExecutor::reap(pid_t child) {
   }
 }
 
-/// A launcher may stay between us and the shim: from the claim on, the shim is what is watched.
-void LocalExecutor::follow_shim(Worker& worker, const Claim& claim) {
+/// A launcher may stay between us and the shim: from the claim on, the shim is what is watched. False: it cannot be found now.
+bool LocalExecutor::follow_shim(Worker& worker, const Claim& claim) {
   if (claim.shim && claim.shim->pid != worker.child) {
-    worker.shim = open_process(*claim.shim);
+    absl::StatusOr<base::Fd> shim = open_process(*claim.shim);
+    if (!shim.ok()) {
+      return false;
+    }
+    worker.shim = *std::move(shim);
     reap(std::exchange(worker.child, 0));
+    if (worker.stopping) {
+      signal_process(worker.shim, SIGTERM);
+    }
   }
+  return true;
 }
 
 bool LocalExecutor::shim_ended(EpochId id, Worker& worker) {
@@ -342,12 +348,14 @@ bool LocalExecutor::shim_ended(EpochId id, Worker& worker) {
     const absl::StatusOr<bool> kept_back = claim_worker(folder, std::nullopt);
     const std::optional<Claim> claim = read_claim(folder);
     if (claim && claim->shim) {
-      worker.phase = Phase::kRunning;
-      events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = worker.rank});
-      follow_shim(worker, *claim);
+      if (follow_shim(worker, *claim)) {
+        worker.phase = Phase::kRunning;
+        events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = worker.rank});
+      }
       return false;  // it may live on where only its launcher has ended
     }
-    if (kept_back.ok() || worker.shim.valid()) {  // no claim, and no process that could still make one
+    const bool for_nobody = (kept_back.ok() && *kept_back) || claim;
+    if (for_nobody || (!kept_back.ok() && worker.shim.valid())) {  // no process that could still make a claim
       never(id, worker.rank, why_not_started(worker));
       reap(worker.child);
       return true;
@@ -388,10 +396,10 @@ bool LocalExecutor::advance(EpochId id, Worker& worker) {
     worker.kill_shim_at.reset();
   }
   if (worker.phase == Phase::kLaunching) {
-    if (const std::optional<Claim> claim = read_claim(output_folder(id, worker.rank))) {
+    const std::optional<Claim> claim = read_claim(output_folder(id, worker.rank));
+    if (claim && follow_shim(worker, *claim)) {
       worker.phase = Phase::kRunning;
       events_.push_back({.kind = WorkerEventKind::kStarted, .id = id, .rank = worker.rank});
-      follow_shim(worker, *claim);
     }
   }
   return false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maypole/daemon/process_identity.h"
 
+#include "maypole/base/status.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,10 +10,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 namespace maypole::daemon {
@@ -67,15 +71,26 @@ ProcessIdentity own_identity() {
   return {::getpid(), stat ? stat->start_ticks : 0, boot_id()};
 }
 
-base::Fd open_process(const ProcessIdentity& identity) {
-  if (identity.boot != boot_id()) {
-    return {};
-  }
+absl::StatusOr<base::Fd> open_process(const ProcessIdentity& identity) {
   base::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0)));
+  if (!process.valid() && errno != ESRCH && errno != EINVAL) {  // EINVAL: its leader was reaped, and the number is a thread's now
+    return base::error(absl::StatusCode::kUnavailable, "watch process {}: {}", identity.pid, std::generic_category().message(errno));
+  }
+  const std::string boot = boot_id();
+  if (boot.empty()) {
+    return base::error(absl::StatusCode::kUnavailable, "the machine's boot number cannot be read now");
+  }
+  if (identity.boot != boot || !process.valid()) {
+    return base::Fd();
+  }
   // Only now: from here on the descriptor means one process, and the check tells whether it is the right one.
   const std::optional<ProcessStat> stat = stat_of(identity.pid);
+  pollfd polled = {process.get(), POLLIN, 0};
+  if (!stat && ::poll(&polled, 1, 0) == 0) {
+    return base::error(absl::StatusCode::kUnavailable, "what process {} is cannot be read now", identity.pid);
+  }
   if (!stat || stat->start_ticks != identity.start_ticks) {
-    return {};
+    return base::Fd();
   }
   return process;
 }

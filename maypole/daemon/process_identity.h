@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+#include <absl/status/statusor.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,8 +24,9 @@ struct ProcessIdentity {
 
 /// The caller's own.
 [[nodiscard]] ProcessIdentity own_identity();
-/// A descriptor of that very process, readable once it has ended; empty where it has ended already.
-[[nodiscard]] base::Fd open_process(const ProcessIdentity& identity);
+/// A descriptor of that very process, readable once it has ended; empty where it has ended already. kUnavailable where that cannot be
+/// told now, as when no descriptor is left.
+[[nodiscard]] absl::StatusOr<base::Fd> open_process(const ProcessIdentity& identity);
 /// Sends a signal to the process of the descriptor; no effect on one that has ended.
 void signal_process(const base::Fd& process, int signal);
 

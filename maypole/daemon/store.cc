@@ -45,7 +45,8 @@ using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 
 absl::Status error_of(sqlite3* database, std::string_view what) {
   const int code = ::sqlite3_errcode(database);
-  const bool full = code == SQLITE_FULL || (code == SQLITE_IOERR && ::sqlite3_system_errno(database) == ENOSPC);
+  const int system = ::sqlite3_system_errno(database);
+  const bool full = code == SQLITE_FULL || (code == SQLITE_IOERR && (system == ENOSPC || system == EDQUOT));
   return base::error(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal, "{}: {}", what,
                      full ? "the disk of the data directory is full" : ::sqlite3_errmsg(database));
 }
@@ -322,6 +323,13 @@ absl::StatusOr<std::string> prepare_tables(sqlite3* database, const std::string&
                        path, found, kVersion);
   }
   version.start();
+  if (found == 0) {
+    MAYPOLE_ASSIGN_OR_RETURN(Statement tables, Statement::prepare(database, "SELECT count(*) FROM sqlite_schema"));
+    MAYPOLE_RETURN_IF_ERROR(tables.step().status());
+    if (tables.integer() > 0) {
+      return base::error(absl::StatusCode::kFailedPrecondition, "is a database of another program: choose another --data-dir");
+    }
+  }
   for (std::int64_t next = found; next < kVersion; ++next) {
     const std::string first = next == 0 ? fmt::format("INSERT INTO store VALUES ('{}');", net::random_hex(8)) : "";
     MAYPOLE_RETURN_IF_ERROR(execute(database, fmt::format("BEGIN IMMEDIATE; {} {} PRAGMA user_version = {}; COMMIT;",

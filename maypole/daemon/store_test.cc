@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +98,16 @@ TEST_F(StoreTest, AFullDiskKeepsNothingOfATransactionAndWhatWasThereStays) {
 TEST_F(StoreTest, AFileThatIsNoStoreIsRefusedByName) {
   std::ofstream(folder_.path() + "/store.db") << std::string(5000, 'z');
   EXPECT_THAT(open_store(folder_.path() + "/store.db"), model::FailsWith("store.db"));
+}
+
+TEST_F(StoreTest, ADatabaseOfAnotherProgramIsRefusedAndStaysAsItWas) {
+  const std::string path = folder_.path() + "/store.db";
+  sqlite3* other = nullptr;
+  ASSERT_EQ(::sqlite3_open(path.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(::sqlite3_exec(other, "CREATE TABLE mine (x)", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_THAT(open_store(path), model::FailsWith("is a database of another program"));
+  EXPECT_EQ(::sqlite3_exec(other, "CREATE TABLE jobs (x)", nullptr, nullptr, nullptr), SQLITE_OK) << "ours was not made";
+  ASSERT_EQ(::sqlite3_close(other), SQLITE_OK);
 }
 
 TEST_F(StoreTest, JobsAreForgottenAllOrNone) {

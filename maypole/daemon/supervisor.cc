@@ -316,6 +316,7 @@ void Supervisor::conclude(std::int64_t number, double now_s) {
     const std::string why = epoch.cause ? describe(*epoch.cause, job.elastic()) : "its workers were ended";
     const int code = epoch.cause ? shell_code(epoch.cause->exit) : kTerminatedCode;
     if (job.row.failures < job.file.retries) {
+      failed_starts_.erase(number);
       ++job.row.failures;
       wait_again(number, fmt::format("retry {} of {}: {}", job.row.failures, job.file.retries, why));
     } else {

@@ -293,6 +293,22 @@ TEST_P(SupervisorTest, AJobThatCannotBeStartedIsGivenUpInTheEnd) {
   EXPECT_THAT(hand_.row(job).reason, HasSubstr("no room"));
 }
 
+TEST_P(SupervisorTest, StartsThatFailedBeforeOneThatSucceededDoNotCount) {
+  const std::int64_t job = hand_.submit(R"("retries": 1)");
+  for (int i = 1; i <= 5; ++i) {
+    hand_.pass(1);
+    ASSERT_EQ(hand_.row(job).epoch, i);
+    if (i == 3) {
+      hand_.all_started(job);
+      hand_.all_ended(job, 1);
+    } else {
+      hand_.supervisor.on_worker(
+          {.kind = WorkerEventKind::kEnded, .id = {job, i}, .rank = 0, .never_started = true, .exit = {1, 0, 0, "no room"}}, hand_.now_s);
+    }
+    ASSERT_EQ(hand_.state(job), JobState::kQueued) << i;
+  }
+}
+
 TEST_P(SupervisorTest, ACancelledJobThatWaitsIsGoneAtOnce) {
   const std::int64_t job = hand_.submit();
   hand_.supervisor.cancel(job, "cancelled by ann", hand_.now_s);

@@ -72,7 +72,9 @@ void Turn::run(std::vector<Letter> letters, double now_s) {
     const bool lost = replies[i].added ? !status.ok() : replies[i].after_commit && !status_.ok();
     if (lost) {
       const bool full = status.code() == absl::StatusCode::kResourceExhausted;
-      replies[i].response = error_response(full ? 507 : 500, fmt::format("nothing was kept: {}", base::message(status)));
+      replies[i].response = error_response(
+          full ? 507 : 500,
+          fmt::format("{}{}", replies[i].added ? "nothing was kept: " : "it is done once there is room for it: ", base::message(status)));
     }
     letters[i].answer.set_value(std::move(replies[i].response));
   }

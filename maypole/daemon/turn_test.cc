@@ -62,8 +62,13 @@ TEST(TurnTest, ACancellationIsAcknowledgedOnlyWhenItIsDurable) {
   ASSERT_EQ(daemon.submit().status, 201);
   daemon.pass(1);
   daemon.store.full = true;
-  EXPECT_EQ(daemon.ask("POST", "/v1/jobs/1/cancel").status, 507);
+  const Response answer = daemon.ask("POST", "/v1/jobs/1/cancel");
+  EXPECT_EQ(answer.status, 507);
+  EXPECT_THAT(answer.body, HasSubstr("it is done once there is room"));
   EXPECT_THAT(daemon.executor.stopped, IsEmpty());
+  daemon.store.full = false;
+  daemon.pass(1);
+  EXPECT_THAT(daemon.executor.stopped, ElementsAre(EpochId{1, 1}));
 }
 
 TEST(TurnTest, AllThatIsAskedAtOnceIsOneCommit) {

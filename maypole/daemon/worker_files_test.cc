@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +23,9 @@ class WorkerFilesTest : public ::testing::Test {
 };
 
 TEST_F(WorkerFilesTest, AnOrderIsReadAsItWasWrittenWhateverItsBytes) {
-  const WorkerOrder order{{"sh", "-c", "echo '\xff\n'"}, {"A=b\nc", "E="}, "/tmp/x y", 7, "/sys/fs/cgroup/a", {1, 3}, "/sys/fs/cgroup/b", 0.5, "boot", {MeetingRole::kGuest, "/x"}};
+  const WorkerOrder order{
+      {"sh", "-c", "echo '\xff\n'"}, {"A=b\nc", "E="}, "/tmp/x y", 7, "/sys/fs/cgroup/a", {1, 3}, "/sys/fs/cgroup/b", 0.5, "boot",
+      {MeetingRole::kGuest, "/x"}};
   ASSERT_TRUE(write_order(folder_.path(), order).ok());
   EXPECT_EQ(read_order(folder_.path()).value(), order);
 }
@@ -87,12 +90,23 @@ TEST_F(WorkerFilesTest, OutputKeepsItsPositionsWhileOldFilesGo) {
 
 TEST(ProcessIdentityTest, AProcessOfTheSameNumberIsNotTheSame) {
   ProcessIdentity own = own_identity();
-  EXPECT_TRUE(open_process(own).valid());
+  EXPECT_TRUE(open_process(own)->valid());
   own.start_ticks += 1;
-  EXPECT_FALSE(open_process(own).valid());
+  EXPECT_FALSE(open_process(own)->valid());
   own = own_identity();
   own.boot = "another";
-  EXPECT_FALSE(open_process(own).valid());
+  EXPECT_FALSE(open_process(own)->valid());
+}
+
+TEST(ProcessIdentityTest, WhereNoDescriptorIsLeftAProcessDoesNotPassForOneThatHasEnded) {
+  const ProcessIdentity own = own_identity();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status status = open_process(own).status();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
 }  // namespace

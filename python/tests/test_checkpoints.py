@@ -4,6 +4,7 @@
 import errno
 import os
 import re
+import shutil
 import subprocess
 import threading
 
@@ -133,6 +134,23 @@ def test_a_full_disk_is_said_in_one_line_and_leaves_nothing_behind(tmp_path, cap
     folder.finish()
     assert capsys.readouterr().err == "maypole: checkpoints are written again, that of step 40 first\n"
     assert names(tmp_path) == [path_of(tmp_path, step).name for step in (10, 40)]
+
+
+def test_a_folder_that_vanished_or_cannot_be_read_costs_lines_and_not_the_training(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "kept"
+    kept = folder_with(folder, 10, keep=2)
+
+    def failing(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(checkpoint_file, "read", failing)
+    assert kept.load(10) is None and kept.newest() == -1
+    assert "is damaged" in capsys.readouterr().err
+    shutil.rmtree(folder)
+    assert kept.newest() == -1
+    kept.begin(20, state_of(20))
+    kept.finish()
+    assert "the checkpoint of step 20 cannot be written" in capsys.readouterr().err
 
 
 def test_what_a_worker_left_that_died_while_it_wrote_goes_with_the_next_checkpoint(tmp_path):

@@ -133,7 +133,7 @@ class Checkpoints:
         path = self._path(step)
         try:
             text, tensors = checkpoint_file.read(path)
-        except checkpoint_file.DamagedError as error:
+        except (checkpoint_file.DamagedError, OSError) as error:  # a disk that fails to read has damaged it as well
             self._damaged.add(step)
             _say(f"checkpoint {path} is damaged ({error}) and put aside")
             with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ class Checkpoints:
         path = self._path(step)
         try:
             found = checkpoint_file.read_facts(path)
-        except checkpoint_file.DamagedError:
+        except (checkpoint_file.DamagedError, OSError):
             return
         for theirs, ours in zip([*found, ""], [*self._facts, ""]):
             if theirs != ours:
@@ -159,8 +159,11 @@ class Checkpoints:
 
     def _steps(self):
         """Of all files that have a checkpoint's name, in ascending order."""
+        found = []
         before, after = _NAME.split("{:012d}")
-        names = [name[len(before) : -len(after)] for name in os.listdir(self._folder) if name.startswith(before) and name.endswith(after)]
+        with contextlib.suppress(OSError):  # a folder that is gone has none
+            found = os.listdir(self._folder)
+        names = [name[len(before) : -len(after)] for name in found if name.startswith(before) and name.endswith(after)]
         return sorted(int(name) for name in names if name.isdigit())
 
     def _remove_partial(self):
