@@ -12,7 +12,7 @@ namespace maypole::daemon {
 struct MeetingPoint {
   std::string secret;
   int rendezvous_port = 0;  // 0: the shims find out (meeting.h)
-  int rendezvous_fd = -1;  // the listening socket that rank 0 inherits
+  int rendezvous_fd = -1;   // the listening socket that rank 0 inherits
   int master_port = 0;
 };
 
