@@ -288,8 +288,10 @@ def goals(rows: list[dict]) -> list[tuple[str, str, bool]]:
         for what in ("total_utility", "jct_mean_s"):
             off = row[what] / row[f"predicted_{what}"] - 1
             found.append((f"{row['policy']}: {what} as simulated, within 15 %", f"{row[what]:.1f} ({off:+.0%})", abs(off) <= 0.15))
-    for row in of["chaos"]:
-        found.append((f"{row['faults']} faults, {row['jobs']} jobs: all end or say why", f"{row['finished']} finished", True))
+    for row in of["chaos"]:  # a row exists only where every job ended or said why, no two epochs committed, and nothing was left
+        enough = row["faults"] >= 200 and row["jobs"] >= 30
+        reached = f"{row['faults']} over {row['jobs']}, {row['finished']} finished"
+        found.append(("200 faults over 30 jobs: all end or say why", reached, enough))
     return found
 
 

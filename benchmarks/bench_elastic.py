@@ -262,10 +262,12 @@ def show_goals(rows: list[dict]) -> None:
                 kept = row["calm_s"] / row["between_s"]
                 goals.append((f"chaos, {update}, 200 events", f"{row['events']}, with parity", row["events"] >= 200))
                 goals.append((f"chaos, {update}, throughput kept, at least 90 %", f"{kept:.1%}", kept >= 0.9))
-    times = {kind: [row["iteration_s"] for row in own if row.get("peer") == f"maypole-{kind}"] for kind in ("loop", "plain")}
-    if times["loop"] and times["plain"]:
-        cost = statistics.median(times["loop"]) / statistics.median(times["plain"]) - 1
-        goals.append(("machinery without faults, less than 1 % of an iteration", f"{cost:+.2%}", cost < 0.01))
+    for pace in dict.fromkeys(row["bandwidth"] for row in own if row["kind"] == "overhead"):
+        times = {kind: [row["iteration_s"] for row in own if row.get("peer") == f"maypole-{kind}" and row["bandwidth"] == pace]
+                 for kind in ("loop", "plain")}  # fmt: skip
+        if times["loop"] and times["plain"]:
+            cost = statistics.median(times["loop"]) / statistics.median(times["plain"]) - 1
+            goals.append((f"machinery without faults, {pace or 'not paced'}, less than 1 %", f"{cost:+.2%}", cost < 0.01))
     for goal, figure, met in goals:
         print(f"{goal:<60} {figure:>24}  {'met' if met else 'MISSED'}")
 
