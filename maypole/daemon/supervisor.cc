@@ -86,7 +86,8 @@ absl::Status Supervisor::demand(formats::JobFile& file) const {
 
 absl::Status Supervisor::fit(formats::JobFile& file) const {
   MAYPOLE_RETURN_IF_ERROR(demand(file));
-  return model::check_job_fits(file.job, controller_.cluster());
+  MAYPOLE_RETURN_IF_ERROR(model::check_job_fits(file.job, controller_.cluster()));
+  return model::check_bandwidth_fits(file.job, controller_.cluster());
 }
 
 model::JobId Supervisor::schedule(const Job& job) {

@@ -207,6 +207,17 @@ TEST_P(SupervisorTest, AJobWhoseShapeDoesNotFitDoesNotBlockALaterOne) {
   EXPECT_EQ(hand_.state(narrow), JobState::kStarting);
 }
 
+TEST_P(SupervisorTest, ABandwidthThatNoLinkHasIsRefusedOrWaitsForALargerCluster) {
+  const auto asks = [&](const std::string& more) {
+    return hand_.supervisor.admit("ann", R"({"version": 1, "command": ["x"], "edge_bandwidth": "2GB/s", )" + more + "}", hand_.now_s);
+  };
+  EXPECT_THAT(asks(R"("workers": 5)"), model::FailsWith("it needs at least 5 workers, and servers joined by links of"));
+  EXPECT_TRUE(asks(R"("workers": 4)").ok()) << "one server holds them, and there their ring uses no link";
+  const std::int64_t job = hand_.submit(R"("workers": 5, "edge_bandwidth": "2GB/s", "allow_wait": true)");
+  hand_.pass(61);
+  EXPECT_THAT(hand_.supervisor.find(job)->reason(), HasSubstr("waits for a larger cluster: it needs at least 5 workers, and servers"));
+}
+
 TEST_P(SupervisorTest, ReservationsOfRingsNeverExceedTheirLinks) {
   // Rings over both servers at 0.6 of a link each: one at a time.
   std::vector<std::int64_t> jobs;

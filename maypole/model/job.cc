@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <string_view>
 #include <tuple>
 #include <unordered_set>
+#include <vector>
 
 namespace maypole::model {
 
@@ -141,16 +144,21 @@ int num_servers(std::span<const ServerId> ring) {
 
 RingShape shape_of(const Embedding& embedding) { return {embedding.workers(), num_servers(embedding.ring), embedding.bandwidth}; }
 
+double empty_server_workers(const Job& job, const Cluster& cluster, const Server& server) {
+  double fit = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
+    const ResourceId r = ResourceId::from_index(i);
+    if (job.demand[r] > 0) {
+      fit = std::min(fit, std::floor(server.capacity[r] / job.demand[r] * (1 + 1e-9)));
+    }
+  }
+  return fit;
+}
+
 std::int64_t empty_cluster_workers(const Job& job, const Cluster& cluster, std::int64_t limit) {
   std::int64_t workers = 0;
   for (const Server& server : cluster.parts().servers) {
-    double fit = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
-      const ResourceId r = ResourceId::from_index(i);
-      if (job.demand[r] > 0) {
-        fit = std::min(fit, std::floor(server.capacity[r] / job.demand[r] * (1 + 1e-9)));
-      }
-    }
+    const double fit = empty_server_workers(job, cluster, server);
     if (fit >= static_cast<double>(limit - workers)) {
       return limit;
     }
@@ -224,6 +232,39 @@ absl::Status check_job_fits(const Job& job, const Cluster& cluster) {
     return error(kInvalid, "job '{}' can never run: no server holds all that one worker needs at once", job.id);
   }
   return error(kInvalid, "job '{}' can never run: it needs at least {} workers, the empty cluster holds {}", job.id, job.min_workers, fit);
+}
+
+absl::Status check_bandwidth_fits(const Job& job, const Cluster& cluster) {
+  if (!job.edge_bandwidth.limited() || cluster.num_links() == 0) {
+    return absl::OkStatus();
+  }
+  // Every link on the way of a ring's edge carries at least the edge's rate, so a ring stays within nodes that such links join.
+  std::vector<std::size_t> group(cluster.num_nodes());
+  std::iota(group.begin(), group.end(), std::size_t{0});
+  const auto leader = [&](std::size_t node) {
+    while (group[node] != node) {
+      node = group[node] = group[group[node]];
+    }
+    return node;
+  };
+  for (const Link& link : cluster.parts().links) {
+    if (!link.bandwidth.limited() || link.bandwidth >= job.edge_bandwidth) {
+      group[leader(link.from.index())] = leader(link.to.index());
+    }
+  }
+  std::vector<double> workers(cluster.num_nodes());
+  for (std::size_t i = 0; i < cluster.num_servers(); ++i) {
+    const ServerId id = ServerId::from_index(i);
+    workers[leader(Cluster::node(id).index())] += empty_server_workers(job, cluster, cluster.server(id));
+  }
+  const double most = std::ranges::max(workers);
+  if (most >= job.min_workers) {
+    return absl::OkStatus();
+  }
+  return error(kInvalid,
+               "job '{}' can never run: it needs at least {} workers, and servers joined by links of {} hold {:.0f}: give it less "
+               "bandwidth or fewer workers",
+               job.id, job.min_workers, base::format_bandwidth(job.edge_bandwidth), most);
 }
 
 absl::Status check_job(const Job& job, const Cluster& cluster) {

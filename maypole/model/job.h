@@ -72,6 +72,9 @@ struct Instance {
 /// Of that, all but whether it fits, and whether it fits.
 [[nodiscard]] absl::Status check_job_alone(const Job& job, const Cluster& cluster);
 [[nodiscard]] absl::Status check_job_fits(const Job& job, const Cluster& cluster);
+/// Whether links that carry the job's edge_bandwidth join servers for min_workers. Not a part of check_job(): a recorded instance may hold
+/// a job that never gets its bandwidth. Whoever passes may still wait for ever where a ring would use one link twice. O(links + servers).
+[[nodiscard]] absl::Status check_bandwidth_fits(const Job& job, const Cluster& cluster);
 /// check_job for all, duplicate ids, slot length and horizon.
 [[nodiscard]] absl::Status check_instance(const Instance& instance);
 

@@ -3,11 +3,13 @@
 
 #include "maypole/model/status_testing.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace maypole::model {
 namespace {
@@ -164,6 +166,34 @@ TEST(JobTest, AJobThatCanNeverFitIsRefusedWithBothNumbers) {
               FailsWith("job 'a' can never run: no server holds all that one worker needs at once"));
   EXPECT_THAT(after([](Job& j) { j.min_workers = j.workers = j.max_workers = 5; }),
               FailsWith("job 'a' can never run: it needs at least 5 workers, the empty cluster holds 4"));
+}
+
+TEST(JobTest, ABandwidthNeedsLinksThatJoinEnoughServers) {
+  ClusterParts parts;  // a and b by links of 100 MB/s, c by one of 10 MB/s
+  parts.resources = {"gpu"};
+  parts.racks = {"r"};
+  parts.switches = {{"sw", RackId(0)}};
+  for (const auto& [id, rate] : {std::pair{"a", 100e6}, std::pair{"b", 100e6}, std::pair{"c", 10e6}}) {
+    const NodeId server = NodeId::from_index(parts.servers.size());
+    parts.servers.push_back({id, RackId(0), Amounts(1, 2)});
+    parts.links.push_back({fmt::format("{}>sw", id), server, NodeId(3), {rate}});
+    parts.links.push_back({fmt::format("sw>{}", id), NodeId(3), server, {rate}});
+  }
+  const Cluster three = *Cluster::make(std::move(parts));
+  const auto asks = [&](int workers, double rate) {
+    Job job = good_job();
+    job.demand = Amounts(1, 1);
+    job.min_workers = job.workers = job.max_workers = workers;
+    job.edge_bandwidth = {rate};
+    return check_bandwidth_fits(job, three);
+  };
+  EXPECT_TRUE(asks(2, 200e6).ok()) << "within one server";
+  EXPECT_THAT(asks(3, 200e6), FailsWith("job 'a' can never run: it needs at least 3 workers, and servers joined by links of"));
+  EXPECT_THAT(asks(3, 200e6), FailsWith("hold 2: give it less bandwidth or fewer workers"));
+  EXPECT_TRUE(asks(4, 100e6).ok());
+  EXPECT_THAT(asks(5, 100e6), FailsWith("hold 4"));
+  EXPECT_TRUE(asks(6, 10e6).ok());
+  EXPECT_TRUE(asks(6, 0).ok()) << "it reserves nothing";
 }
 
 TEST(JobTest, AnInstanceIsCheckedJobByJob) {
