@@ -33,6 +33,16 @@ def argv(line: str) -> list[str]:
     return [sys.executable if word == "python3" else word for word in words]
 
 
+def run(line: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
+    """The script from which a reader comes uses PyTorch alone, whose gloo threads now and then abort a process after its training has ended
+    well; that one, and only for this, is tried again."""
+    for _ in range(4):
+        done = subprocess.run(argv(line), cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+        if done.returncode == 0 or "ddp.py" not in line or "terminate called without an active exception" not in done.stderr:
+            break
+    return done
+
+
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_files_and_commands_of_a_guide_work_in_the_order_of_the_page(guide, tmp_path):
     need_program()
@@ -51,7 +61,7 @@ def test_the_files_and_commands_of_a_guide_work_in_the_order_of_the_page(guide, 
                             subprocess.Popen(argv(line.removesuffix("&")), cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
                         )
                         continue
-                    done = subprocess.run(argv(line), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+                    done = run(line, tmp_path, environment)
                     assert done.returncode == 0, f"{line}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
                     ran += 1
     finally:
