@@ -82,11 +82,14 @@ def test_a_node_that_leaves_and_returns_is_a_member_again(cluster):
 
 
 def test_an_impossible_request_is_refused_with_both_numbers_or_waits_for_a_cluster_that_grows(cluster):
-    cluster.up("--cluster", servers(cluster.folder, 2, 1))
+    cluster.up("--cluster", servers(cluster.folder, 2, 1, racks=["r0", "r1"]))
     for workers, cpus, words in (("4", "1", ["at least 4 workers", "holds 3"]), ("1", "3", ["needs 3 cpu", "has 2"])):
         refused = cluster.call("submit", "--workers", workers, "--cpus", cpus, *say("true"))
         assert refused.returncode == 2
         assert all(word in refused.stderr for word in words), refused.stderr
+    refused = cluster.call("submit", "--workers", "3", "--bandwidth", "90Gbps", *say("true"))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "at least 3 workers, and servers joined by links of" in refused.stderr and "hold 2" in refused.stderr
     job = cluster.submit("--workers", "4", "--allow-wait", *say("true"))
     assert "waits for a larger cluster: it needs at least 4 workers" in cluster.job(job)["reason"]
     small = cluster.submit(*say("true"))

@@ -34,8 +34,8 @@ def argv(line: str) -> list[str]:
 
 
 def run(line: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
-    """The script from which a reader comes uses PyTorch alone, whose gloo threads now and then abort a process after its training has ended
-    well; that one, and only for this, is tried again."""
+    """The script from which a reader comes uses PyTorch alone, and its end aborts now and then: torch.optim imports dynamo while there is a
+    process group, which then outlives destroy_process_group() with gloo's threads. That script, and only for this, is tried again."""
     for _ in range(4):
         done = subprocess.run(argv(line), cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
         if done.returncode == 0 or "ddp.py" not in line or "terminate called without an active exception" not in done.stderr:

@@ -20,6 +20,8 @@ using base::error;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 // More workers than this are a mistake, and policies keep tables over a job's workers.
 constexpr int kMostWorkers = 100'000;
+// Relative: the same amount in other units differs in its last bits.
+constexpr double kFitTolerance = 1e-9;
 
 bool finite_positive(double value) { return value > 0 && std::isfinite(value); }
 bool finite_not_negative(double value) { return value >= 0 && std::isfinite(value); }
@@ -149,7 +151,7 @@ double empty_server_workers(const Job& job, const Cluster& cluster, const Server
   for (std::size_t i = 0; i < cluster.num_resources(); ++i) {
     const ResourceId r = ResourceId::from_index(i);
     if (job.demand[r] > 0) {
-      fit = std::min(fit, std::floor(server.capacity[r] / job.demand[r] * (1 + 1e-9)));
+      fit = std::min(fit, std::floor(server.capacity[r] / job.demand[r] * (1 + kFitTolerance)));
     }
   }
   return fit;
@@ -248,7 +250,8 @@ absl::Status check_bandwidth_fits(const Job& job, const Cluster& cluster) {
     return node;
   };
   for (const Link& link : cluster.parts().links) {
-    if (!link.bandwidth.limited() || link.bandwidth >= job.edge_bandwidth) {
+    const double rate = link.bandwidth.bytes_per_second * (1 + kFitTolerance);
+    if (!link.bandwidth.limited() || rate >= job.edge_bandwidth.bytes_per_second) {
       group[leader(link.from.index())] = leader(link.to.index());
     }
   }

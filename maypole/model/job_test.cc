@@ -191,6 +191,7 @@ TEST(JobTest, ABandwidthNeedsLinksThatJoinEnoughServers) {
   EXPECT_THAT(asks(3, 200e6), FailsWith("job 'a' can never run: it needs at least 3 workers, and servers joined by links of"));
   EXPECT_THAT(asks(3, 200e6), FailsWith("hold 2: give it less bandwidth or fewer workers"));
   EXPECT_TRUE(asks(4, 100e6).ok());
+  EXPECT_TRUE(asks(4, std::nextafter(100e6, 1e9)).ok()) << "the same rate in other units differs in its last bit";
   EXPECT_THAT(asks(5, 100e6), FailsWith("hold 4"));
   EXPECT_TRUE(asks(6, 10e6).ok());
   EXPECT_TRUE(asks(6, 0).ok()) << "it reserves nothing";
